@@ -1,0 +1,1 @@
+"""Diffusion transformers with reusable keys and values."""

@@ -1,0 +1,167 @@
+"""What happens during an edit, recorded once as typed events; every view, table, export and test reads these.
+
+Times ``*_s`` are seconds since the run began on the clock of the device. Bytes are payload bytes on the wire unless
+said otherwise. Events travel as msgpack or JSON maps with a ``kind`` field, so any language can read them.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeAlias
+
+import msgspec
+
+System: TypeAlias = Literal["sakura", "full_cache", "on_device"]
+Lane: TypeAlias = Literal["receive", "reconstruct", "execute"]
+
+SYSTEMS: tuple[System, ...] = ("sakura", "full_cache", "on_device")
+
+
+class Event(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
+    """Something that happened ``at_s`` seconds into the run."""
+
+    at_s: float
+
+
+class RunStarted(Event, tag="run_started"):
+    """The device accepted a request and knows its plan.
+
+    ``planned_step_s`` is the predicted duration of one denoising step; views fix their time axis from it.
+    """
+
+    run_id: str
+    template_id: str
+    system: System
+    device: str
+    steps: int
+    shards_per_step: int
+    full_cache_bytes: int
+    planned_start_s: float
+    planned_step_s: float
+    rate_budget_bytes: int | None
+
+
+class BandwidthMeasured(Event, tag="bandwidth_measured"):
+    """The estimator took a sample from a transfer that ended at ``at_s``, and predicts the rate of the next one."""
+
+    shard: int
+    measured_mbps: float
+    predicted_mbps: float
+
+
+class RepresentationChosen(Event, tag="representation_chosen"):
+    """The controller decided how finely shard ``shard`` is sent, and why."""
+
+    shard: int
+    rank: int
+    left_bits: int
+    right_bits: int
+    wanted_bytes: int
+    budget_bytes: int
+    predicted_mbps: float | None
+    reason: str
+
+
+class LaneStarted(Event, tag="lane_started"):
+    """A stage began to work on a shard. On execute, ``on_device`` means that no cache is used for it."""
+
+    lane: Lane
+    shard: int
+    on_device: bool = False
+
+
+class LaneFinished(Event, tag="lane_finished"):
+    """A stage finished a shard. ``started_s`` repeats its start, so that this event alone draws the block."""
+
+    lane: Lane
+    shard: int
+    started_s: float
+    received_bytes: int = 0
+    on_device: bool = False
+    cut: bool = False
+
+
+class NetworkWait(Event, tag="network_wait"):
+    """Execution stood still from ``started_s`` to ``at_s`` because shard ``shard`` was not there yet."""
+
+    shard: int
+    started_s: float
+
+
+class StepFinished(Event, tag="step_finished"):
+    """A denoising step (0-based) ended; ``preview_png`` is the clean picture predicted so far."""
+
+    step: int
+    preview_png: bytes
+
+
+class FellBack(Event, tag="fell_back"):
+    """From shard ``shard`` on the device computes without the cache; ``reason`` is a sentence for people."""
+
+    shard: int
+    reason: str
+
+
+class RunFinished(Event, tag="run_finished"):
+    """The edit is complete. ``latency_s`` counts from the request's arrival at the device to the final picture."""
+
+    picture_png: bytes
+    latency_s: float
+    received_bytes: int
+    network_wait_s: float
+
+
+class RunFailed(Event, tag="run_failed"):
+    """The run ended without a picture; ``reason`` is one sentence that says what to do."""
+
+    reason: str
+
+
+class QualityScores(msgspec.Struct, frozen=True):
+    """PSNR in dB (capped at 100), SSIM and LPIPS, over the edited region and over the whole picture."""
+
+    mask_psnr_db: float
+    mask_ssim: float
+    mask_lpips: float
+    psnr_db: float
+    ssim: float
+    lpips: float
+
+
+class QualityMeasured(Event, tag="quality_measured"):
+    """Scores of the finished picture against the full-cache output and, where it is known, against the truth."""
+
+    against_full_cache: QualityScores | None
+    against_truth: QualityScores | None
+
+
+AnyEvent: TypeAlias = (
+    RunStarted
+    | BandwidthMeasured
+    | RepresentationChosen
+    | LaneStarted
+    | LaneFinished
+    | NetworkWait
+    | StepFinished
+    | FellBack
+    | RunFinished
+    | RunFailed
+    | QualityMeasured
+)
+EventSink: TypeAlias = Callable[[AnyEvent], None]
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(list[AnyEvent])
+
+
+def events_to_json(events: Iterable[AnyEvent]) -> bytes:
+    """A JSON array of events; pictures are base64 strings."""
+    return msgspec.json.format(_ENCODER.encode(list(events)), indent=1)
+
+
+def events_from_json(text: bytes) -> list[AnyEvent]:
+    """Read what :func:`events_to_json` wrote. Raises msgspec.ValidationError on anything else."""
+    return _DECODER.decode(text)
+
+
+def is_last(event: AnyEvent) -> bool:
+    """Whether the run is over with this event (scores may follow a finished run)."""
+    return isinstance(event, RunFinished | RunFailed)
