@@ -62,7 +62,7 @@ INSTRUCTION_SUBJECTS: dict[Subject, float] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class TaskRequest:
     """What one user brings: canonical words for the model, and a reference picture where the task has one."""
 
     words: tuple[str, ...]
@@ -79,7 +79,7 @@ class Example:
     person: Portrait
     template: np.ndarray
     mask: np.ndarray
-    request: Request
+    request: TaskRequest
     truth: np.ndarray
 
 
@@ -121,48 +121,48 @@ def _factors(person: Portrait, names: tuple[str, ...]) -> dict[str, object]:
     return {name: getattr(person, name) for name in names}
 
 
-def _request_face(template: Portrait, rng: random.Random, size: int) -> Request:
+def _request_face(template: Portrait, rng: random.Random, size: int) -> TaskRequest:
     other = sample_portrait(rng)
     if rng.random() < 0.5:
         other = dataclasses.replace(other, skin=template.skin, hair_color=template.hair_color)
-    return Request(("swap", "face"), face_reference(other, rng, size // 2), _factors(other, FACE_FACTORS))
+    return TaskRequest(("swap", "face"), face_reference(other, rng, size // 2), _factors(other, FACE_FACTORS))
 
 
-def _request_garment(template: Portrait, rng: random.Random, size: int) -> Request:
+def _request_garment(template: Portrait, rng: random.Random, size: int) -> TaskRequest:
     other = sample_portrait(rng)
-    return Request(("wear", "garment"), render_garment(other, size // 2), _factors(other, GARMENT_FACTORS))
+    return TaskRequest(("wear", "garment"), render_garment(other, size // 2), _factors(other, GARMENT_FACTORS))
 
 
-def _request_hair(template: Portrait, rng: random.Random, size: int) -> Request:
+def _request_hair(template: Portrait, rng: random.Random, size: int) -> TaskRequest:
     color, style = rng.choice(tuple(HAIR_COLORS)), rng.choice(EDITABLE_HAIR_STYLES[1:])
-    return Request(("hair", color, style), None, {"hair_color": color, "hair_style": style})
+    return TaskRequest(("hair", color, style), None, {"hair_color": color, "hair_style": style})
 
 
-def _request_hat(template: Portrait, rng: random.Random, size: int) -> Request:
+def _request_hat(template: Portrait, rng: random.Random, size: int) -> TaskRequest:
     hat, color = rng.choice(HATS), rng.choice(tuple(CLOTH_COLORS))
     words = ("hat", hat) if hat == "none" else ("hat", hat, color)
-    return Request(words, None, {"hat": hat, "hat_color": color})
+    return TaskRequest(words, None, {"hat": hat, "hat_color": color})
 
 
-def _request_outfit(template: Portrait, rng: random.Random, size: int) -> Request:
+def _request_outfit(template: Portrait, rng: random.Random, size: int) -> TaskRequest:
     garment, pattern = rng.choice(GARMENTS), rng.choice(PATTERNS)
     cloth, accent = rng.choice(tuple(CLOTH_COLORS)), rng.choice(tuple(CLOTH_COLORS))
     words: tuple[str, ...] = (garment, cloth, pattern)
     factors: dict[str, object] = {"garment": garment, "cloth_color": cloth, "pattern": pattern, "accent_color": accent}
     if pattern != "plain" or garment == "jacket":
         words = (*words, accent)
-    return Request(words, None, factors)
+    return TaskRequest(words, None, factors)
 
 
-def _request_choice(word: str, factor: str, options: tuple[str, ...]) -> Callable[..., Request]:
-    def request(template: Portrait, rng: random.Random, size: int) -> Request:
+def _request_choice(word: str, factor: str, options: tuple[str, ...]) -> Callable[..., TaskRequest]:
+    def request(template: Portrait, rng: random.Random, size: int) -> TaskRequest:
         option = rng.choice(options)
-        return Request((word, option), None, {factor: option})
+        return TaskRequest((word, option), None, {factor: option})
 
     return request
 
 
-_REQUESTS: dict[Subject, Callable[[Portrait, random.Random, int], Request]] = {
+_REQUESTS: dict[Subject, Callable[[Portrait, random.Random, int], TaskRequest]] = {
     "face": _request_face,
     "garment": _request_garment,
     "hair": _request_hair,
@@ -174,7 +174,7 @@ _REQUESTS: dict[Subject, Callable[[Portrait, random.Random, int], Request]] = {
 }
 
 
-def sample_request(subject: Subject, template: Portrait, rng: random.Random, size: int) -> Request:
+def sample_request(subject: Subject, template: Portrait, rng: random.Random, size: int) -> TaskRequest:
     """A typical request for a template of this subject, at picture size ``size``."""
     return _REQUESTS[subject](template, rng, size)
 

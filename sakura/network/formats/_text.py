@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,8 +23,7 @@ _EPOCH_MILLISECONDS_FROM = 1e11
 """As seconds this lies beyond the year 5000, as milliseconds in 1973."""
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A line that is neither empty nor a comment, without white space around it; ``number`` counts from 1."""
 
     number: int
@@ -71,12 +71,13 @@ def read_text(source: Path | str | bytes, name: str) -> TraceText:
         text = "\0"
     if "\0" in text:
         raise UserError(f"{name} is not a text file: choose a trace file, or save it as UTF-8 text.")
-    stripped = (row.strip() for row in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
-    lines = tuple(Line(number, row) for number, row in enumerate(stripped, 1) if row and not row.startswith("#"))
+    rows = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
+    if len(rows) > MAX_ROWS:
+        raise UserError(f"{name} has more than {MAX_ROWS:,} lines: cut it to the part that you need.")
+    numbered = enumerate(map(str.strip, rows), 1)
+    lines = tuple(Line(number, row) for number, row in numbered if row and not row.startswith("#"))
     if not lines:
         raise UserError(f"{name} is empty: choose a file that holds a trace.")
-    if len(lines) > MAX_ROWS:
-        raise UserError(f"{name} has more than {MAX_ROWS:,} lines: cut it to the part that you need.")
     return TraceText(name, lines)
 
 
@@ -191,6 +192,6 @@ def trace_from_samples(
         if times[0] != 0:
             found.append(f"Times begin at {times[0]:.10g} s; they are moved to begin at 0.")
     longest_s = float(np.diff(edges).max())
-    if longest_s > 10 * step_s:
+    if longest_s > 5 * step_s:
         found.append(f"The longest gap between lines is {longest_s:g} s; a rate holds through a gap.")
     return checked_trace(text.name, edges, rates, notes=tuple(found), format=format, unit=unit, lines=numbers)

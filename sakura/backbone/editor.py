@@ -1,0 +1,187 @@
+"""Editing with nano-flux2: from pictures and words to tokens, one step at a time, and back to pictures.
+
+The cloud uses it to capture a template's cache, the device to run requests with or without that cache.
+"""
+
+import dataclasses
+import functools
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from sakura.backbone.attention import AttentionPolicy, Capture, Plain, Rotary
+from sakura.backbone.flux2 import BlockState, Flux2Runner
+from sakura.backbone.nano import NanoFlux2, load_model
+from sakura.backbone.sampling import add_noise, euler_step, schedule
+from sakura.backbone.tokens import TokenLayout, masked_tokens, patches_to_pictures, pictures_to_patches
+
+TEMPLATE_NOISE_SEED = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Template:
+    """What an edit starts from. ``picture`` uint8 (px, px, 3), ``mask`` bool (px, px)."""
+
+    picture: np.ndarray
+    mask: np.ndarray
+    has_reference: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What a user brings: words of the model's vocabulary, a reference picture uint8 (px/2, px/2, 3), a seed."""
+
+    words: tuple[str, ...]
+    reference: np.ndarray | None
+    seed: int = 0
+
+
+class Editor:
+    """A model with its sampling schedule. One thread at a time may run edits on it."""
+
+    def __init__(self, model: NanoFlux2) -> None:
+        self.model, self.config = model, model.config
+        self.steps = self.config.steps
+        self.times = schedule(self.steps, self.config.schedule_shift)
+        self.runner = Flux2Runner(model.transformer, self.times)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Editor":
+        return cls(load_model(folder))
+
+    @property
+    def blocks(self) -> int:
+        return self.runner.blocks
+
+    def layout(self, template: Template) -> TokenLayout:
+        """Token geometry of a template and its requests."""
+        grid = self.config.picture_px // self.config.patch_px
+        reference = self.config.reference_px // self.config.patch_px if template.has_reference else 0
+        masked = masked_tokens(template.mask, self.config.patch_px)
+        return TokenLayout(self.config.text_tokens, grid, grid, reference, reference, masked)
+
+    def start(self, template: Template, request: Request) -> "EditState":
+        return EditState(self, template, request)
+
+
+class EditState:
+    """One edit in progress. Steps run in order; each is either of all tokens or of the active ones."""
+
+    def __init__(self, editor: Editor, template: Template, request: Request) -> None:
+        self.editor, self.template = editor, template
+        self.layout = layout = editor.layout(template)
+        patch = editor.config.patch_px
+        self.clean = pictures_to_patches(template.picture[None], patch)
+        empty = self.clean[:, :0]
+        self.reference = empty if request.reference is None else pictures_to_patches(request.reference[None], patch)
+        with torch.no_grad():
+            self.text = editor.model.words(torch.tensor([editor.model.word_ids(request.words)]))
+        self.masked = torch.tensor(layout.masked, dtype=torch.long)
+        # Unmasked noise belongs to the template, since its cache was computed with it; the seed varies the rest.
+        self.noise = _noise(TEMPLATE_NOISE_SEED, self.clean.shape)
+        self.noise[:, self.masked] = _noise(request.seed + 1, self.clean.shape)[:, self.masked]
+        self.noisy = self.noise[:, self.masked].clone()
+        self.predicted = self.clean[:, self.masked]
+        self._blocks: BlockState | None = None
+        self._rotary: Rotary | None = None
+        self._output = slice(0)
+        self._selected: torch.Tensor | None = None
+
+    @functools.cached_property
+    def rotary_active(self) -> Rotary:
+        return self.editor.runner.rotary(self.layout, self.layout.active)
+
+    @functools.cached_property
+    def rotary_full(self) -> Rotary:
+        return self.editor.runner.rotary(self.layout)
+
+    @torch.no_grad()
+    def begin_active(self, step: int) -> None:
+        """Begin a step in which only active tokens are computed."""
+        tokens = torch.cat([self.noisy, self.reference], 1)
+        self._blocks = self.editor.runner.begin(tokens, self.text, step)
+        self._rotary, self._output, self._selected = self.rotary_active, slice(0, len(self.masked)), None
+
+    @torch.no_grad()
+    def begin_full(self, step: int) -> None:
+        """Begin a step in which every token is computed."""
+        picture = add_noise(self.clean, self.noise, float(self.editor.times[step]))
+        picture[:, self.masked] = self.noisy
+        tokens = torch.cat([picture, self.clean, self.reference], 1)
+        self._blocks = self.editor.runner.begin(tokens, self.text, step)
+        self._rotary, self._output = self.rotary_full, slice(0, self.layout.picture_tokens)
+        self._selected = self.masked
+
+    @torch.no_grad()
+    def run_blocks(self, first: int, last: int, policy: AttentionPolicy) -> None:
+        """Run blocks ``first`` to ``last`` (exclusive) of the step begun."""
+        assert self._blocks is not None and self._rotary is not None, "begin a step first"
+        self.editor.runner.run(self._blocks, first, last, self._rotary, policy)
+
+    @torch.no_grad()
+    def end_step(self) -> None:
+        """Take the step's prediction and move the masked tokens to the next noise level."""
+        assert self._blocks is not None, "begin a step first"
+        output = self.editor.runner.finish(self._blocks, self._output)
+        self.predicted = output if self._selected is None else output[:, self._selected]
+        times, step = self.editor.times, self._blocks.step
+        self.noisy = euler_step(self.noisy, self.predicted, float(times[step]), float(times[step + 1]))
+        self._blocks = None
+
+    def picture(self) -> np.ndarray:
+        """The clean picture predicted so far: uint8 (px, px, 3), equal to the template outside the mask."""
+        patches = self.clean.clone()
+        patches[:, self.masked] = self.predicted
+        config = self.editor.config
+        grid = config.picture_px // config.patch_px
+        pixels = patches_to_pictures(patches, grid, grid, config.patch_px)[0]
+        return np.where(self.template.mask[..., None], pixels, self.template.picture)
+
+
+def edit_on_device(editor: Editor, template: Template, request: Request) -> np.ndarray:
+    """The whole edit with every token computed: uint8 (px, px, 3)."""
+    state = editor.start(template, request)
+    for step in range(editor.steps):
+        state.begin_full(step)
+        state.run_blocks(0, editor.blocks, Plain())
+        state.end_step()
+    return state.picture()
+
+
+@dataclasses.dataclass(frozen=True)
+class CapturedCache:
+    """K and V of a template's reusable tokens, and how important each token is.
+
+    ``kv`` float32 (steps, blocks, 2, reusable, heads * head_dim); ``importance`` float32
+    (requests, steps, blocks, reusable), each row averaging 1.
+    """
+
+    kv: np.ndarray
+    importance: np.ndarray
+
+
+def capture(editor: Editor, template: Template, requests: list[Request]) -> CapturedCache:
+    """Run ``requests`` in full; keep K and V of the first, importance of all."""
+    layout = editor.layout(template)
+    masked = torch.tensor(layout.masked, dtype=torch.long) + layout.text_tokens
+    kv: list[np.ndarray] = []
+    importance: list[np.ndarray] = []
+    for number, request in enumerate(requests):
+        state = editor.start(template, request)
+        for step in range(editor.steps):
+            policy = Capture(layout.reusable, masked)
+            state.begin_full(step)
+            state.run_blocks(0, editor.blocks, policy)
+            state.end_step()
+            rows = torch.stack([policy.importance[block] for block in range(editor.blocks)])
+            importance.append((rows / rows.mean(-1, keepdim=True)).numpy())
+            if number == 0:
+                both = [torch.cat(policy.kv[block]).flatten(2) for block in range(editor.blocks)]
+                kv.append(torch.stack(both).numpy())
+    shape = (len(requests), editor.steps, editor.blocks, -1)
+    return CapturedCache(np.stack(kv), np.stack(importance).reshape(shape))
+
+
+def _noise(seed: int, shape: torch.Size) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
