@@ -13,6 +13,8 @@ BYTES_PER_MEGABIT = 125_000
 MAX_RATE_MBPS = 100_000.0
 """Rates above this are taken for an error of unit; the fastest mobile links measured carry a few thousand."""
 
+MIN_DURATION_S, MAX_DURATION_S = 1e-3, 1e9
+
 MAX_CHART_POINTS = 400
 
 Series = NDArray[np.float64]
@@ -158,5 +160,7 @@ def checked_trace(
     if not rates.any():
         raise UserError(f"{name} never carries any data, all its rates are 0: choose a trace with some bandwidth.")
     edges -= edges[0]
+    if not MIN_DURATION_S <= edges[-1] <= MAX_DURATION_S:
+        raise UserError(f"{name} lasts {edges[-1]:g} s, from 1 ms to 30 years are possible: check its unit of time.")
     edges.flags.writeable = rates.flags.writeable = False
     return Trace(name, title or name, edges, rates, notes, format, unit)

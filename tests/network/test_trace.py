@@ -105,6 +105,12 @@ def test_edges_must_go_forward() -> None:
         checked_trace("walk.txt", [0, 1, 1, 2], [1, 1, 1])
 
 
+@pytest.mark.parametrize("duration_s", [1e-9, 1e12])
+def test_durations_are_bounded(duration_s: float) -> None:
+    with pytest.raises(UserError, match="check its unit of time"):
+        checked_trace("walk.txt", [0, duration_s], [1])
+
+
 def test_arrays_are_read_only() -> None:
     with pytest.raises(ValueError, match="read-only"):
         TWO_PIECES.rates_mbps[0] = 1

@@ -22,6 +22,8 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
 _EPOCH_MILLISECONDS_FROM = 1e11
 """As seconds this lies beyond the year 5000, as milliseconds in 1973."""
 
+_TIMES_BELOW = 1e14
+
 
 class Line(NamedTuple):
     """A line that is neither empty nor a comment, without white space around it; ``number`` counts from 1."""
@@ -163,13 +165,13 @@ def trace_from_samples(
 
     A rate holds until the next time, the last one for the usual (median) step. Where the first time is about one step
     after 0, each rate holds instead since the time before. Of several rates at the same time the last one is kept.
-    Any other first time is moved to 0. Raises ``UserError`` where the time is not finite or goes back.
+    Any other first time is moved to 0. Raises ``UserError`` where the time is not plausible or goes back.
     """
     if not times_s:
         raise UserError(f"{text.name} holds no rates: add at least one line with a time and a rate.")
     times = np.array(times_s, dtype=np.float64)
-    if not np.isfinite(times).all():
-        raise text.error(lines[int(np.argmin(np.isfinite(times)))], "the time is not a finite number; correct it.")
+    if (bad := np.flatnonzero(~(np.abs(times) < _TIMES_BELOW))).size:
+        raise text.error(lines[int(bad[0])], f"the time {times[bad[0]]:g} is not plausible; correct the line.")
     found = list(notes)
     if times[0] > _EPOCH_MILLISECONDS_FROM:
         times /= 1000
