@@ -29,7 +29,7 @@ _FORMATS_SHOWN = "JPEG, PNG, WebP, GIF, TIFF or BMP"
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"heif", b"mif1", b"msf1")
 _GREY_MODES = ("1", "L", "LA")
 _COLOR_MODES = ("P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "YCbCr", "CMYK")
-# An editor's brush may be half transparent: opacity counts relative to the strongest stroke, if that is not a mere haze.
+# An editor's brush may be half transparent: opacity counts relative to the strongest stroke, unless that is mere haze.
 _MIN_STROKE_ALPHA = 32
 
 
@@ -280,12 +280,12 @@ def _to_user_mask(mask: np.ndarray, name: str, notes: list[str]) -> UserMask:
         raise UserError(f"{name} marks nothing to edit; paint the region to edit in white.")
     if share == 1:
         notes.append(
-            f"{name} covers the whole picture: nothing can be reused or streamed, and all of it is computed on the device."
+            f"{name} covers the whole picture: nothing can be reused or streamed, so all is computed on the device."
         )
     elif share > LARGE_SHARE:
         notes.append(
-            f"{name} covers {share:.1%} of the picture: little can be reused, so the edit takes about as long as without "
-            "a cache; invert the mask if black was meant."
+            f"{name} covers {share:.1%} of the picture: little can be reused, so the edit takes nearly as long as "
+            "without a cache; invert the mask if black was meant."
         )
     return UserMask(mask, share, tuple(notes))
 
