@@ -58,6 +58,9 @@ class PacedLink:
         self._propagator_wake = asyncio.Event()
         self._room = asyncio.Event()
         self._admission = asyncio.Lock()
+        # How late the loop woke a sender after the bottleneck had made room. It counts as ready that much earlier,
+        # so that a busy processor does not slow the link down.
+        self._sender_lag_s = 0.0
         self._failure: Exception | None = None
         self._tasks = [
             self._loop.create_task(self._guard(self._serialise())),
@@ -83,9 +86,12 @@ class PacedLink:
                 await self._room.wait()
             if self._failure is not None:
                 raise self._failure
-            # A sender that waited was ready when the bottleneck made room, a little before the loop woke it up.
             now_s = self._loop.time()
-            self._waiting.append(_Queued(message, min(now_s, self._end_s) if waited else now_s))
+            if waited:
+                self._sender_lag_s = max(0.0, now_s - self._end_s)
+            elif self._queued_bytes == 0:
+                self._sender_lag_s = 0.0
+            self._waiting.append(_Queued(message, now_s - self._sender_lag_s))
             self._queued_bytes += len(message)
             self._serialiser_wake.set()
 

@@ -60,6 +60,11 @@ class Trace:
     def max_mbps(self) -> float:
         return float(self.rates_mbps.max())
 
+    @property
+    def summary(self) -> str:
+        """One line for people: what was read, how long it lasts, how much it carries."""
+        return f"{self.format}, read as {self.unit}: {self.duration_s:.4g} s, mean {self.mean_mbps:.4g} Mbit/s"
+
     def _piece_at(self, within_s: float) -> int:
         """Index of the piece that holds at ``within_s`` of one period."""
         return min(int(np.searchsorted(self.edges_s, within_s, side="right")) - 1, len(self.rates_mbps) - 1)

@@ -1,4 +1,7 @@
 import asyncio
+import contextlib
+import selectors
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -29,12 +32,45 @@ class Receiver:
                 await asyncio.sleep(0.001)
 
 
-def run(work: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(20):
-            await work
+class ClockedSelector(selectors.DefaultSelector):
+    """Passes waiting time at once; ``now_s`` says how late it would be."""
 
-    asyncio.run(bounded())
+    now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        assert timeout is not None, "every task waits for another one"
+        self.now_s += timeout
+        return super().select(0)
+
+
+class ClockedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time is exact, and passes only while all tasks wait."""
+
+    def __init__(self) -> None:
+        self._clock = ClockedSelector()
+        super().__init__(self._clock)
+
+    def time(self) -> float:
+        return self._clock.now_s
+
+
+async def bounded(work: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.timeout(20):
+        await work
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run on the exact clock."""
+    with asyncio.Runner(loop_factory=ClockedLoop) as runner:
+        runner.run(bounded(work))
+
+
+def run_in_real_time(work: Callable[[], Coroutine[Any, Any, None]], tries: int = 5) -> None:
+    """Run on the real clock; again after a failure, for a busy machine delays some tries, a wrong link fails all."""
+    for _ in range(tries - 1):
+        with contextlib.suppress(AssertionError):
+            return asyncio.run(bounded(work()))
+    return asyncio.run(bounded(work()))
 
 
 def link_to(
@@ -49,19 +85,32 @@ def rate_mbps(receiver: Receiver) -> float:
     return carried_bytes / BYTES_PER_MEGABIT / (receiver.times_s[-1] - receiver.times_s[0])
 
 
-@pytest.mark.parametrize(("mbps", "message_bytes"), [(8, 4096), (80, 16_384), (800, 65_536), (80, 500)])
+async def carried_mbps(mbps: float, message_bytes: int) -> float:
+    """Rate at which half a second's worth of messages arrives over a constant trace."""
+    receiver = Receiver()
+    link = link_to(receiver.deliver, constant_trace(mbps))
+    count = int(0.5 * mbps * BYTES_PER_MEGABIT / message_bytes)
+    for _ in range(count):
+        await link.send(bytes(message_bytes))
+    await receiver.until(count)
+    await link.close()
+    return rate_mbps(receiver)
+
+
+@pytest.mark.parametrize(("mbps", "message_bytes"), [(8, 4096), (80, 16_384), (800, 65_536), (16, 500)])
 def test_rate_is_that_of_the_trace(mbps: float, message_bytes: int) -> None:
     async def work() -> None:
-        receiver = Receiver()
-        link = link_to(receiver.deliver, constant_trace(mbps))
-        count = int(0.5 * mbps * BYTES_PER_MEGABIT / message_bytes)
-        for _ in range(count):
-            await link.send(bytes(message_bytes))
-        await receiver.until(count)
-        await link.close()
-        assert rate_mbps(receiver) == pytest.approx(mbps, rel=0.05)
+        assert await carried_mbps(mbps, message_bytes) == pytest.approx(mbps)
 
     run(work())
+
+
+@pytest.mark.parametrize(("mbps", "message_bytes"), [(8, 4096), (800, 65_536)])
+def test_rate_in_real_time(mbps: float, message_bytes: int) -> None:
+    async def work() -> None:
+        assert await carried_mbps(mbps, message_bytes) == pytest.approx(mbps, rel=0.05)
+
+    run_in_real_time(work)
 
 
 def test_order_is_kept_among_several_senders() -> None:
@@ -87,7 +136,7 @@ def test_first_byte_takes_a_round_trip_and_later_messages_are_not_delayed_again(
             await link.send(bytes(10_000))
         await receiver.until(5)
         delays_s = np.array(receiver.times_s) - began_s
-        np.testing.assert_allclose(delays_s, 0.1 + 0.001 * np.arange(1, 6), atol=0.015)
+        np.testing.assert_allclose(delays_s, 0.1 + 0.001 * np.arange(1, 6))
         await link.close()
 
     run(work())
@@ -102,7 +151,7 @@ def test_rates_follow_the_trace_from_the_offset_on() -> None:
         await link.send(bytes(1_000_000))
         await link.send(bytes(1_100_000))
         await receiver.until(2)
-        np.testing.assert_allclose(np.array(receiver.times_s) - began_s, [0.1, 0.3], atol=0.015)
+        np.testing.assert_allclose(np.array(receiver.times_s) - began_s, [0.1, 0.3])
         await link.close()
 
     run(work())
@@ -111,13 +160,13 @@ def test_rates_follow_the_trace_from_the_offset_on() -> None:
 def test_a_new_trace_counts_at_once_for_the_message_on_its_way() -> None:
     async def work() -> None:
         receiver = Receiver()
-        link = link_to(receiver.deliver, constant_trace(0.001), rtt_s=0)
+        link = link_to(receiver.deliver, constant_trace(0.0001), rtt_s=0)
         await link.send(bytes(10_000))
         await asyncio.sleep(0.1)
         began_s = asyncio.get_running_loop().time()
         link.set_trace(constant_trace(80))
         await receiver.until(1)
-        assert receiver.times_s[0] - began_s < 0.05
+        assert receiver.times_s[0] - began_s == pytest.approx(0.001, abs=2e-6)
         await link.close()
 
     run(work())
@@ -132,7 +181,7 @@ def test_a_slower_trace_keeps_what_has_been_sent() -> None:
         await asyncio.sleep(0.1)
         link.set_trace(constant_trace(4))
         await receiver.until(1)
-        assert receiver.times_s[0] - began_s == pytest.approx(0.3, abs=0.02)
+        assert receiver.times_s[0] - began_s == pytest.approx(0.3)
         await link.close()
 
     run(work())
@@ -145,7 +194,7 @@ def test_an_outage_holds_messages_until_it_ends() -> None:
         began_s = asyncio.get_running_loop().time()
         await link.send(b"late")
         await receiver.until(1)
-        assert receiver.times_s[0] - began_s == pytest.approx(0.2, abs=0.02)
+        assert receiver.times_s[0] - began_s == pytest.approx(0.2, abs=1e-6)
         await link.close()
 
     run(work())
@@ -177,7 +226,7 @@ def test_a_full_queue_holds_the_sender_back() -> None:
         assert most_bytes == 20_000
         await receiver.until(20)
         assert link.queued_bytes == 0
-        assert rate_mbps(receiver) == pytest.approx(8, rel=0.05)
+        assert rate_mbps(receiver) == pytest.approx(8)
         await link.close()
 
     run(work())
@@ -272,18 +321,33 @@ def test_close_frees_waiting_senders_and_leaves_no_tasks() -> None:
     run(work())
 
 
+def test_a_new_trace_counts_at_once_in_real_time() -> None:
+    async def work() -> None:
+        receiver = Receiver()
+        link = link_to(receiver.deliver, constant_trace(0.001), rtt_s=0)
+        await link.send(bytes(10_000))
+        await asyncio.sleep(0.1)
+        began_s = asyncio.get_running_loop().time()
+        link.set_trace(constant_trace(80))
+        await receiver.until(1)
+        await link.close()
+        assert receiver.times_s[0] - began_s < 0.05
+
+    run_in_real_time(work)
+
+
 def test_work_per_message_is_small() -> None:
     async def work() -> None:
         receiver = Receiver()
         link = link_to(receiver.deliver, constant_trace(100_000), rtt_s=0)
-        began_s = asyncio.get_running_loop().time()
+        began_s = time.process_time()
         for _ in range(2000):
             await link.send(b"x" * 100)
         await receiver.until(2000)
-        assert asyncio.get_running_loop().time() - began_s < 2000 * 0.001
         await link.close()
+        assert time.process_time() - began_s < 2000 * 0.0005
 
-    run(work())
+    run_in_real_time(work)
 
 
 def test_over_a_real_websocket() -> None:
@@ -314,4 +378,4 @@ def test_over_a_real_websocket() -> None:
         assert rate_mbps(receiver) == pytest.approx(mbps, rel=0.05)
         assert receiver.times_s[0] - asked_s == pytest.approx(rtt_s + 0.0013, abs=0.015)
 
-    run(work())
+    run_in_real_time(work)

@@ -26,6 +26,10 @@ def test_summary_is_weighted_by_time() -> None:
     assert (TWO_PIECES.min_mbps, TWO_PIECES.max_mbps) == (8, 16)
 
 
+def test_summary_line() -> None:
+    assert TWO_PIECES.summary == "made up, read as Mbit/s: 3 s, mean 13.33 Mbit/s"
+
+
 def test_time_wraps() -> None:
     assert [TWO_PIECES.rate_mbps_at(t_s) for t_s in (0, 0.999, 1, 2.999, 3, 4, 301)] == [8, 8, 16, 16, 8, 16, 16]
 
