@@ -1,0 +1,1 @@
+"""The page: what people see of SAKURA in a browser."""

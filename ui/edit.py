@@ -1,0 +1,348 @@
+"""The Edit view: the setup card beside pictures and timeline, and what happens when something is chosen or pressed."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import numpy as np
+from gradio.utils import get_upload_folder
+
+from sakura.errors import UserError
+from sakura.events import System
+from sakura.network.trace import Trace
+from sakura.pictures import read_picture
+from sakura.studio import EditRequest, Studio, TemplateCard
+from ui.link import Link
+from ui.markup import error_markup, label_markup, note_markup, picture_uri, sparkline_svg
+from ui.parts import pictures
+from ui.setup import AUTOMATIC, BRINGS, BUDGETS_KB, CUSTOM, Setup, reference_items, setup_card, template_items
+from ui.timeline import timeline
+from ui.views import View, request_view, template_view
+
+OWN_PREFIX, RUN_PREFIX = "own:", "run:"
+MAX_BUDGET_KB = 100_000
+QUIET: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": None, "api_visibility": "private"}
+OwnTraces = dict[str, Trace]
+Update = dict[Any, Any]
+
+
+class FieldError(UserError):
+    """A sentence that belongs to one field of the setup card."""
+
+    def __init__(self, field: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.field = field
+
+
+@contextmanager
+def at_field(field: str) -> Iterator[None]:
+    """Say that whatever is wrong inside belongs to this field."""
+    try:
+        yield
+    except UserError as error:
+        raise FieldError(field, str(error)) from error
+
+
+def uploaded_path(path: str) -> Path:
+    """The path of an upload. Raises UserError for a file that is gone or was not uploaded through the page."""
+    resolved = Path(path).resolve()
+    if not (resolved.is_relative_to(Path(get_upload_folder()).resolve()) and resolved.is_file()):
+        raise UserError("Your picture is no longer kept; choose it again.")
+    return resolved
+
+
+def budget_bytes(choice: str, amount_kb: float | None) -> int | None:
+    """The rate budget of a choice, None for automatic. Raises UserError for an amount that makes no sense."""
+    if choice == AUTOMATIC:
+        return None
+    if choice != CUSTOM:
+        return int(choice) * 1000
+    if amount_kb is None or not 1 <= amount_kb <= MAX_BUDGET_KB:
+        raise UserError(f"The amount must be between 1 and {MAX_BUDGET_KB:,} kB; write another number.")
+    return round(amount_kb * 1000)
+
+
+def blocked_reason(task: str, prompt: str) -> str:
+    """Why nothing can be edited yet, or nothing."""
+    return "Say first what should change." if task == "instruction" and not prompt.strip() else ""
+
+
+class EditView:
+    """Builds the Edit view of one page and answers its events. Holds no state of any visitor."""
+
+    def __init__(self, studio: Studio) -> None:
+        self._studio = studio
+        self._cards: dict[str, TemplateCard] = {card.template_id: card for card in studio.templates()}
+        self._views = {key: template_view(card) for key, card in self._cards.items()}
+        self._link = Link(studio, self._views)
+        self._counter = itertools.count(1)
+
+    def build(self) -> None:
+        """Lay out the view and wire it. Called inside ``gr.Blocks``."""
+        first = next(iter(self._cards))
+        trace_id, _, trace = self._studio.traces()[0]
+        with gr.Row(elem_classes="page", elem_id="edit-page"):
+            self.setup: Setup = setup_card(self._studio, first)
+            with gr.Column(elem_classes="main", min_width=0):
+                pictures()
+                timeline()
+        self.link = self._link.component(self._plan(first, "sakura", trace))
+        self.own_traces = gr.State({})
+        self._wire()
+
+    def _wire(self) -> None:
+        s = self.setup
+        chosen = [s.template, s.system, s.trace, self.own_traces]
+        template_parts = [
+            s.template, s.brings, s.reference, s.reference_error, s.prompt_group, s.prompt, s.prompt_help, s.examples,
+            s.prompt_error, s.action, self.link,
+        ]  # fmt: skip
+        gr.on([s.task.input], self._choose_task, [s.task, s.system, s.trace, self.own_traces], template_parts, **QUIET)
+        s.template.select(self._choose_template, chosen, template_parts, **QUIET)
+        s.reference.picture(self._bring_picture, None, [s.reference, s.reference_error], **QUIET)
+        s.reference.refuse(self._refuse_picture, None, [s.reference_error], **QUIET)
+        s.prompt.input(self._type_prompt, [s.template, s.prompt], [s.prompt_error, s.action], **QUIET)
+        s.examples.example(self._use_example, [s.template], [s.prompt, s.prompt_error, s.action], **QUIET)
+        trace_parts = [s.trace_label, s.trace_line, s.trace_error, self.link]
+        s.trace.input(self._choose_trace, chosen, trace_parts, **QUIET)
+        s.trace_file.upload(
+            self._bring_trace,
+            [s.trace_file, s.template, s.system, self.own_traces],
+            [s.trace, self.own_traces, *trace_parts],
+            **QUIET,
+        )
+        s.system.input(self._choose_system, chosen, [s.budget, s.budget_label, s.budget_error, self.link], **QUIET)
+        s.budget.input(lambda choice: gr.Number(visible=choice == CUSTOM), s.budget, s.budget_kb, **QUIET)
+        errors = [s.reference_error, s.prompt_error, s.trace_error, s.budget_error, s.action_error]
+        inputs = [s.template, s.reference, s.prompt, s.trace, self.own_traces, s.system, s.budget, s.budget_kb]
+        s.action.edit(self._edit, inputs, [self.link, s.action, *errors], **QUIET)
+        s.action.stop(self._stop, None, [s.action_error], **QUIET)
+        restored = [s.task, *template_parts, s.trace, self.own_traces, *trace_parts[:3], s.system, s.budget]
+        restored += [s.budget_label, s.budget_error, s.budget_kb]
+        blocks = gr.context.Context.root_block
+        assert isinstance(blocks, gr.Blocks)
+        blocks.load(self._restore, None, restored, **QUIET)
+
+    def _plan(self, template_id: str, system: System, trace: Trace) -> View:
+        request = EditRequest(template_id=template_id, system=system, trace=trace)
+        return request_view(self._studio, self._views[template_id], request)
+
+    def _trace(self, trace_id: str, own: OwnTraces) -> Trace:
+        if trace_id in own:
+            return own[trace_id]
+        known = next((trace for key, _, trace in self._studio.traces() if key == trace_id), None)
+        if known is None:
+            raise UserError("This network trace is no longer kept; choose another one.")
+        return known
+
+    def _choose_task(self, task: str, system: System, trace_id: str, own: OwnTraces) -> Update:
+        items = template_items(self._studio, task)
+        update = self._template_parts(items[0]["id"], system, self._trace(trace_id, own))
+        update[self.setup.template] = gr.HTML(items=items, value=items[0]["id"])
+        return update
+
+    def _choose_template(self, template_id: str, system: System, trace_id: str, own: OwnTraces) -> Update:
+        return self._template_parts(template_id, system, self._trace(trace_id, own))
+
+    def _template_parts(self, template_id: str, system: System, trace: Trace, prompt: str = "") -> Update:
+        """What changes with the template: what the visitor brings, its help, and the plan."""
+        s, task = self.setup, self._cards[template_id].task
+        words = task == "instruction"
+        examples = self._studio.prompt_examples(template_id) if words else []
+        return {
+            s.brings: label_markup(BRINGS[task]),
+            s.reference: gr.HTML(
+                visible=not words, items=reference_items(self._studio, template_id), value="0", own=None
+            ),
+            s.reference_error: "",
+            s.prompt_group: gr.Column(visible=words),
+            s.prompt: prompt,
+            s.prompt_help: note_markup([self._studio.prompt_help(template_id)]) if words else "",
+            s.examples: gr.HTML(examples=examples),
+            s.prompt_error: "",
+            s.action: gr.HTML(blocked=blocked_reason(task, prompt)),
+            self.link: gr.HTML(plan=self._plan(template_id, system, trace)),
+        }
+
+    def _bring_picture(self, event: gr.EventData) -> Update:
+        s = self.setup
+        try:
+            path = uploaded_path(event.path)
+            picture = read_picture(path, event.name)
+        except UserError as error:
+            return {s.reference_error: error_markup(str(error))}
+        own = {"id": f"{OWN_PREFIX}{path}", "src": picture_uri(_thumbnail(picture.pixels))}
+        return {s.reference: gr.HTML(own=own, value=own["id"]), s.reference_error: note_markup(list(picture.notes))}
+
+    def _refuse_picture(self, event: gr.EventData) -> str:
+        return error_markup(str(event.reason))
+
+    def _type_prompt(self, template_id: str, prompt: str) -> Update:
+        blocked = blocked_reason(self._cards[template_id].task, prompt)
+        return {self.setup.prompt_error: "", self.setup.action: gr.HTML(blocked=blocked)}
+
+    def _use_example(self, template_id: str, event: gr.EventData) -> Update:
+        words = next((words for words in self._studio.prompt_examples(template_id) if words == event.words), "")
+        return {self.setup.prompt: words, **self._type_prompt(template_id, words)}
+
+    def _choose_trace(self, template_id: str, system: System, trace_id: str, own: OwnTraces) -> Update:
+        try:
+            trace = self._trace(trace_id, own)
+        except UserError as error:
+            return {self.setup.trace_error: error_markup(str(error))}
+        return {**self._trace_parts(trace), self.link: gr.HTML(plan=self._plan(template_id, system, trace))}
+
+    def _trace_parts(self, trace: Trace) -> Update:
+        _, rates_mbps = trace.window(0.0, min(trace.duration_s, 60.0))
+        return {
+            self.setup.trace_label: label_markup("Network", f"mean {trace.mean_mbps:.0f} Mbit/s"),
+            self.setup.trace_line: sparkline_svg(rates_mbps),
+            self.setup.trace_error: "",
+        }
+
+    def _bring_trace(self, path: str, template_id: str, system: System, own: OwnTraces) -> Update:
+        s, name = self.setup, Path(path).name
+        try:
+            trace = self._studio.load_trace(path, name)
+        except UserError as error:
+            return {s.trace_error: error_markup(str(error))}
+        own = {**own, f"{OWN_PREFIX}{name}": trace}
+        update = {
+            s.trace: gr.Dropdown(choices=self._trace_choices(own), value=f"{OWN_PREFIX}{name}"),
+            self.own_traces: own,
+            **self._trace_parts(trace),
+            self.link: gr.HTML(plan=self._plan(template_id, system, trace)),
+        }
+        update[s.trace_error] = note_markup(list(trace.notes))
+        return update
+
+    def _trace_choices(self, own: OwnTraces) -> list[tuple[str, str]]:
+        shipped = [(title, key) for key, title, _ in self._studio.traces()]
+        return [*shipped, *((trace.title, key) for key, trace in own.items())]
+
+    def _choose_system(self, template_id: str, system: System, trace_id: str, own: OwnTraces) -> Update:
+        plan = self._plan(template_id, system, self._trace(trace_id, own))
+        return {**self._system_parts(system), self.link: gr.HTML(plan=plan)}
+
+    def _system_parts(self, system: System) -> Update:
+        adapts = system == "sakura"
+        remark = "automatic hides the transfer" if adapts else "only SAKURA can choose"
+        return {
+            self.setup.budget: gr.Dropdown(interactive=adapts),
+            self.setup.budget_label: label_markup("Bytes to spend", remark),
+            self.setup.budget_error: "",
+        }
+
+    def _edit(
+        self,
+        template_id: str,
+        reference: str,
+        prompt: str,
+        trace_id: str,
+        own: OwnTraces,
+        system: System,
+        budget: str,
+        budget_kb: float | None,
+    ) -> Update:
+        s = self.setup
+        errors = {
+            "reference": s.reference_error, "prompt": s.prompt_error, "trace": s.trace_error,
+            "budget": s.budget_error, "action": s.action_error,
+        }  # fmt: skip
+        update: Update = dict.fromkeys(errors.values(), "")
+        # A prop reaches the page only when it changes, so each answer carries a number of its own.
+        update[s.action] = gr.HTML(answered=next(self._counter))
+        try:
+            words = self._cards[template_id].task == "instruction"
+            with at_field("prompt"):
+                if words:
+                    self._studio.check_prompt(template_id, prompt)
+            with at_field("reference"):
+                pixels = None if words else self._reference(template_id, reference)
+            with at_field("trace"):
+                trace = self._trace(trace_id, own)
+            with at_field("budget"):
+                rate_budget = budget_bytes(budget, budget_kb) if system == "sakura" else None
+            with at_field("action"):
+                request = EditRequest(
+                    template_id=template_id, system=system, trace=trace, reference=pixels,
+                    prompt=prompt if words else "", rate_budget_bytes=rate_budget,
+                )  # fmt: skip
+                run_id = self._studio.start(request)
+        except FieldError as error:
+            update[errors[error.field]] = error_markup(str(error))
+            return update
+        update[self.link] = gr.HTML(started={"run_id": run_id})
+        return update
+
+    def _reference(self, template_id: str, choice: str) -> np.ndarray:
+        """The uint8 RGB pixels of a chosen reference. Raises UserError when they are no longer kept."""
+        if choice.startswith(OWN_PREFIX):
+            path = uploaded_path(choice.removeprefix(OWN_PREFIX))
+            return read_picture(path, "Your picture").pixels
+        if choice.startswith(RUN_PREFIX):
+            pixels = self._studio.run_request(choice.removeprefix(RUN_PREFIX)).reference
+            if pixels is None:
+                raise UserError("Your picture is no longer kept; choose it again.")
+            return pixels
+        return self._studio.references(template_id)[int(choice)]
+
+    def _stop(self, event: gr.EventData) -> str:
+        try:
+            self._studio.stop(event.run_id)
+        except UserError as error:
+            return error_markup(str(error))
+        return ""
+
+    def _restore(self, request: gr.Request) -> Update:
+        """Fill the setup in: with that of the run in the address, so that a reload loses nothing, else as shipped."""
+        s = self.setup
+        run_id = request.query_params.get("run", "")
+        try:
+            run = self._studio.run_request(run_id) if run_id else None
+        except UserError:
+            run = None
+        trace_id, _, trace = self._studio.traces()[0]
+        if run is None:
+            return {**self._trace_parts(trace), **self._system_parts("sakura")}
+        card = self._cards[run.template_id]
+        known = next((key for key, _, shipped in self._studio.traces() if shipped is run.trace), None)
+        own: OwnTraces = {} if known else {f"{OWN_PREFIX}{run.trace.name}": run.trace}
+        update = self._template_parts(run.template_id, run.system, run.trace, run.prompt)
+        update[s.task] = card.task
+        update[s.template] = gr.HTML(items=template_items(self._studio, card.task), value=run.template_id)
+        if run.reference is not None:
+            update[s.reference] = self._restored_reference(run_id, run)
+        kilobytes = None if run.rate_budget_bytes is None else run.rate_budget_bytes / 1000
+        listed = kilobytes in BUDGETS_KB
+        budget = AUTOMATIC if kilobytes is None else str(int(kilobytes)) if listed else CUSTOM
+        return {
+            **update,
+            **self._trace_parts(run.trace),
+            **self._system_parts(run.system),
+            s.trace: gr.Dropdown(choices=self._trace_choices(own), value=known or next(iter(own))),
+            self.own_traces: own,
+            s.system: run.system,
+            s.budget: gr.Dropdown(value=budget, interactive=run.system == "sakura"),
+            s.budget_kb: gr.Number(value=kilobytes or 300, visible=budget == CUSTOM),
+        }
+
+    def _restored_reference(self, run_id: str, run: EditRequest) -> gr.HTML:
+        assert run.reference is not None
+        shipped = self._studio.references(run.template_id)
+        items = reference_items(self._studio, run.template_id)
+        number = next((i for i, pixels in enumerate(shipped) if np.array_equal(pixels, run.reference)), None)
+        if number is not None:
+            return gr.HTML(visible=True, items=items, own=None, value=str(number))
+        own = {"id": f"{RUN_PREFIX}{run_id}", "src": picture_uri(_thumbnail(run.reference))}
+        return gr.HTML(visible=True, items=items, own=own, value=own["id"])
+
+
+def _thumbnail(pixels: np.ndarray, side_px: int = 160) -> np.ndarray:
+    """The middle square of a uint8 RGB picture, small enough to show among the references."""
+    from sakura.pictures import fit_square
+
+    return fit_square(pixels, side_px).pixels

@@ -1,0 +1,41 @@
+"""The page as a whole: header, the Edit view, and how it is launched."""
+
+from typing import Any
+
+import gradio as gr
+
+from sakura.pictures import MAX_FILE_BYTES
+from sakura.studio import Studio
+from ui.edit import EditView
+from ui.parts import header
+from ui.theme import FONTS, page_head, page_theme
+
+UPLOAD_CHECK_S = 600
+UPLOAD_KEPT_S = 86_400
+
+
+def build_page(studio: Studio) -> gr.Blocks:
+    """All of the page for a studio; ``launch(**launch_options())`` serves it."""
+
+    def device_names(_: object) -> list[str]:
+        return [card.name for card in studio.devices()]
+
+    with gr.Blocks(
+        title="SAKURA: edit", fill_width=True, delete_cache=(UPLOAD_CHECK_S, UPLOAD_KEPT_S), analytics_enabled=False
+    ) as page:
+        header(device_names)
+        EditView(studio).build()
+    return page
+
+
+def launch_options() -> dict[str, Any]:
+    """Arguments of ``launch`` that belong to the page: its looks, its fonts and the limit for uploads."""
+    return {
+        "theme": page_theme(),
+        "head": page_head(),
+        "footer_links": [],
+        "allowed_paths": [str(FONTS)],
+        "max_file_size": MAX_FILE_BYTES,
+        "show_error": False,
+        "ssr_mode": False,
+    }

@@ -1,0 +1,170 @@
+"""The setup card: which template, what the visitor brings, over which network, with which system and budget."""
+
+import dataclasses
+
+import gradio as gr
+
+from sakura.studio import Studio
+from ui.markup import label_markup, picture_uri
+from ui.parts import action, examples, privacy_note, references, thumbs
+from ui.views import SYSTEM_NAMES, TASK_NAMES
+
+AUTOMATIC, CUSTOM = "automatic", "custom"
+BUDGETS_KB = (100, 200, 400, 800)
+BRINGS = {"face_swap": "New face", "try_on": "Garment", "instruction": "What to change"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """The components of the card that listeners read or write."""
+
+    task: gr.Radio
+    template: gr.HTML
+    brings: gr.HTML
+    reference: gr.HTML
+    reference_error: gr.HTML
+    prompt_group: gr.Column
+    prompt: gr.Textbox
+    prompt_help: gr.HTML
+    examples: gr.HTML
+    prompt_error: gr.HTML
+    trace_label: gr.HTML
+    trace: gr.Dropdown
+    trace_line: gr.HTML
+    trace_file: gr.UploadButton
+    trace_error: gr.HTML
+    system: gr.Radio
+    budget_label: gr.HTML
+    budget: gr.Dropdown
+    budget_kb: gr.Number
+    budget_error: gr.HTML
+    action: gr.HTML
+    action_error: gr.HTML
+
+
+def template_items(studio: Studio, task: str) -> list[dict[str, str]]:
+    """The templates of a task as pictures to choose from."""
+    return [
+        {"id": card.template_id, "src": picture_uri(card.picture), "alt": card.title}
+        for card in studio.templates()
+        if card.task == task
+    ]
+
+
+def reference_items(studio: Studio, template_id: str) -> list[dict[str, str]]:
+    """The shipped reference pictures of a template; their ids are their numbers."""
+    return [
+        {"id": str(number), "src": picture_uri(pixels), "alt": f"Picture {number + 1}"}
+        for number, pixels in enumerate(studio.references(template_id))
+    ]
+
+
+def _hidden_html(*, elem_classes: str) -> gr.HTML:
+    return gr.HTML("", apply_default_css=False, elem_classes=elem_classes)
+
+
+def setup_card(studio: Studio, template_id: str) -> Setup:
+    """Lay the card out for a first template. Called inside ``gr.Blocks``."""
+    card = next(card for card in studio.templates() if card.template_id == template_id)
+    trace_id = studio.traces()[0][0]
+    with gr.Column(elem_classes="card setup", elem_id="setup", min_width=0):
+        with gr.Column(elem_classes="fields", min_width=0):
+            with gr.Column(elem_classes="field field-template", min_width=0):
+                gr.HTML(label_markup("Template"), apply_default_css=False)
+                task = _segments([(name, key) for key, name in TASK_NAMES.items()], card.task, "Task", "tasks")
+                template = thumbs("template", template_items(studio, card.task), template_id, "Template")
+            with gr.Column(elem_classes="field field-brings", min_width=0):
+                brings = gr.HTML(label_markup(BRINGS[card.task]), apply_default_css=False)
+                reference = references(reference_items(studio, template_id), "0")
+                reference_error = _hidden_html(elem_classes="field-error")
+                with gr.Column(visible=False, elem_classes="prompt-group", min_width=0) as prompt_group:
+                    prompt = gr.Textbox(
+                        show_label=False,
+                        container=False,
+                        placeholder="Say what should change",
+                        lines=1,
+                        max_lines=3,
+                        max_length=200,
+                        elem_id="prompt",
+                        html_attributes=gr.InputHTMLAttributes(spellcheck=False, autocomplete="off"),
+                    )
+                    example_buttons = examples([])
+                    prompt_help = _hidden_html(elem_classes="prompt-help")
+                prompt_error = _hidden_html(elem_classes="field-error")
+            with gr.Column(elem_classes="field field-network", min_width=0):
+                trace_label = gr.HTML(label_markup("Network"), apply_default_css=False)
+                trace_file = gr.UploadButton(
+                    "Use your own file", file_count="single", size="sm", elem_id="trace-file", type="filepath"
+                )
+                trace = gr.Dropdown(
+                    [(title, key) for key, title, _ in studio.traces()],
+                    value=trace_id,
+                    label="Network",
+                    show_label=False,
+                    container=False,
+                    filterable=False,
+                    elem_id="trace",
+                )
+                trace_line = _hidden_html(elem_classes="trace-line")
+                trace_error = _hidden_html(elem_classes="field-error")
+            with gr.Column(elem_classes="field field-system", min_width=0):
+                gr.HTML(label_markup("System"), apply_default_css=False)
+                system = _segments([(name, key) for key, name in SYSTEM_NAMES.items()], "sakura", "System", "systems")
+            with gr.Column(elem_classes="field field-budget", min_width=0):
+                budget_label = gr.HTML(label_markup("Bytes to spend"), apply_default_css=False)
+                budget = gr.Dropdown(
+                    [
+                        ("Automatic", AUTOMATIC),
+                        *[(f"{kilobytes} kB", str(kilobytes)) for kilobytes in BUDGETS_KB],
+                        ("Another amount", CUSTOM),
+                    ],
+                    value=AUTOMATIC,
+                    label="Bytes to spend",
+                    show_label=False,
+                    container=False,
+                    filterable=False,
+                    elem_id="budget",
+                )
+                budget_kb = gr.Number(
+                    300,
+                    label="Amount, kB",
+                    show_label=False,
+                    container=False,
+                    visible=False,
+                    elem_id="budget-kb",
+                    placeholder="kB",
+                )
+                budget_error = _hidden_html(elem_classes="field-error")
+        action_error = _hidden_html(elem_classes="field-error action-error")
+        go = action()
+        privacy_note()
+    return Setup(
+        task=task,
+        template=template,
+        brings=brings,
+        reference=reference,
+        reference_error=reference_error,
+        prompt_group=prompt_group,
+        prompt=prompt,
+        prompt_help=prompt_help,
+        examples=example_buttons,
+        prompt_error=prompt_error,
+        trace_label=trace_label,
+        trace=trace,
+        trace_line=trace_line,
+        trace_file=trace_file,
+        trace_error=trace_error,
+        system=system,
+        budget_label=budget_label,
+        budget=budget,
+        budget_kb=budget_kb,
+        budget_error=budget_error,
+        action=go,
+        action_error=action_error,
+    )
+
+
+def _segments(choices: list[tuple[str, str]], value: str, label: str, elem_id: str) -> gr.Radio:
+    return gr.Radio(
+        choices, value=value, label=label, show_label=False, container=False, elem_id=elem_id, elem_classes="seg-radio"
+    )

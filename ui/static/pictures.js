@@ -1,0 +1,298 @@
+// Template, live picture, before and after, and the numbers of the edit.
+"use strict";
+
+(() => {
+  const { h, s, said } = sakura;
+
+  sakura.mountPictures = (element) => {
+    const $ = (name) => element.querySelector(`[data-part=${name}]`);
+    const store = sakura.store;
+    let view = null;
+    let numbers = null;
+    let shownAt = 0;
+    let frame = 0;
+
+    function showTemplate(next) {
+      view = next;
+      const { template } = view;
+      setPicture($("template"), template.picture, "Template");
+      $("outline").replaceChildren(
+        s("path", { d: template.outline, class: "outline-under" }),
+        s("path", { d: template.outline, class: "outline-over" }),
+      );
+      $("region").textContent = `edited region ${template.edited_percent.toFixed(1)} %`;
+      $("heat-step").max = view.plan.steps;
+      if (heat.of !== template.id) heat.off();
+    }
+
+    function showPlan(plan) {
+      cancelAnimationFrame(frame);
+      showTemplate(plan);
+      element.firstElementChild.dataset.mode = "plan";
+      $("state").textContent = "no edit yet";
+      $("edit").replaceChildren(h("span", { class: "empty" }, "Your edit appears here, step by step."));
+      $("edit").classList.add("none");
+      const share = plan.template.edited_percent.toFixed(1);
+      const own = { face_swap: "your new face", try_on: "your garment", instruction: "your words" };
+      const device = plan.plan.system === "on_device";
+      const lines = device
+        ? [
+            ["The device computes everything itself.", "Nothing about the template is sent."],
+            ["Every step covers the whole picture.", `The edited region is ${share} % of it.`],
+            ["The network plays no part.", "The time depends on the device alone."],
+          ]
+        : [
+            [
+              plan.plan.system === "sakura" ? "The cloud streams a prepared cache." : "The cloud sends the full cache.",
+              "It holds what is known about this template, computed once for everyone.",
+            ],
+            [
+              "The device computes only the edited region.",
+              `That is ${share} % of the picture, plus ${own[plan.template.task]}.`,
+            ],
+            [
+              "Each shard arrives while the one before it runs.",
+              plan.plan.system === "sakura"
+                ? "If the network slows down, later shards are sent with less detail."
+                : "Without compression the device waits when the network is slower.",
+            ],
+          ];
+      $("how").replaceChildren(...lines.map(([title, text]) => h("li", {}, h("b", {}, title), h("span", {}, text))));
+    }
+
+    function showStart(run) {
+      showTemplate(run.view);
+      element.firstElementChild.dataset.mode = "running";
+      numbers = { received: 0, shards: 0, waited_s: 0, waits: 0, step: 0, latency_s: null };
+      $("error").hidden = true;
+      $("edit").replaceChildren(h("img", { src: view.template.picture, alt: "The template, before the first step" }));
+      $("edit").classList.remove("none");
+      $("state").textContent = "starting";
+      $("steps").replaceChildren(
+        ...Array.from({ length: view.plan.steps }, (_, step) =>
+          h("figure", { class: step === 0 ? "cur" : "" }, h("div", { class: "thumb" }), h("figcaption", {}, `Step ${step + 1}`)),
+        ),
+      );
+      $("quality").replaceChildren();
+      $("hero-name").textContent = "Time since you pressed Edit";
+      $("third-name").textContent = "Waiting for network";
+      $("second-name").textContent = "Uncompressed";
+      $("verdict").textContent = "";
+      const thumbs = [view.template.picture, view.reference].filter(Boolean);
+      $("pick").replaceChildren(
+        ...thumbs.map((src, i) => h("div", { class: "thumb" }, h("img", { src, alt: i ? "What you brought" : "Template" }))),
+        h("div", { class: "pick-words" }, h("b", {}, view.title), h("span", {}, view.prompt ? view.prompt : view.network)),
+      );
+      cancelAnimationFrame(frame);
+      tick();
+    }
+
+    function take(event) {
+      if (event.kind === "lane_finished" && event.lane === "receive") {
+        numbers.received += event.received_bytes;
+        numbers.shards += 1;
+      }
+      if (event.kind === "network_wait") {
+        numbers.waited_s += event.at_s - event.started_s;
+        numbers.waits += event.shard > 0 ? 1 : 0;
+      }
+      if (event.kind === "step_finished") showStep(event);
+      if (event.kind === "run_finished") {
+        numbers.latency_s = event.latency_s;
+        numbers.received = event.received_bytes;
+        numbers.waited_s = event.network_wait_s;
+        swap(`data:image/png;base64,${event.picture_png}`, "Your edit", () => beforeAfter(event));
+      }
+      if (event.kind === "run_failed") showError(event.reason);
+      if (event.kind === "quality_measured") showQuality(event);
+    }
+
+    function showStep(event) {
+      const src = `data:image/png;base64,${event.preview_png}`;
+      numbers.step = event.step + 1;
+      const figures = $("steps").children;
+      figures[event.step]?.firstChild.replaceChildren(h("img", { src, alt: `Picture after step ${event.step + 1}` }));
+      for (const [i, figure] of [...figures].entries()) figure.className = i === event.step + 1 ? "cur" : "";
+      $("state").textContent = `step ${numbers.step} of ${view.plan.steps} done`;
+      swap(src, `The edit after step ${numbers.step}`);
+    }
+
+    // The new picture is decoded before it shows, and fades in over the old one: only what differs seems to move.
+    async function swap(src, alt, then) {
+      const next = h("img", { src, alt, class: "arriving" });
+      await next.decode().catch(() => null);
+      const box = $("edit");
+      if (box.querySelector(".before")) return;
+      const olds = [...box.children];
+      box.append(next);
+      requestAnimationFrame(() => next.classList.remove("arriving"));
+      setTimeout(() => {
+        olds.forEach((old) => old.remove());
+        if (then) then();
+      }, sakura.calm() ? 0 : 260);
+    }
+
+    function beforeAfter(event) {
+      const after = h("img", { src: `data:image/png;base64,${event.picture_png}`, alt: "After", class: "after" });
+      const range = h("input", { type: "range", min: 0, max: 100, value: 50, "aria-label": "Share of the picture that shows before" });
+      const place = () => $("edit").style.setProperty("--cut", `${range.value}%`);
+      range.addEventListener("input", place);
+      place();
+      $("edit").replaceChildren(
+        h("img", { src: view.template.picture, alt: "Before", class: "before" }),
+        after,
+        h("span", { class: "slide" }),
+        h("span", { class: "knob" }),
+        h("span", { class: "tag l" }, "Before"),
+        h("span", { class: "tag r" }, "After"),
+        range,
+      );
+    }
+
+    function showOver(run) {
+      const last = run.events.find((event) => event.kind === "run_finished");
+      cancelAnimationFrame(frame);
+      if (!last) {
+        element.firstElementChild.dataset.mode = "failed";
+        $("state").textContent = "no picture";
+        write(run.events.at(-1).at_s);
+        return;
+      }
+      element.firstElementChild.dataset.mode = "done";
+      $("state").textContent = `${view.plan.steps} steps done`;
+      $("hero-name").textContent = "Time from press to picture";
+      $("second-name").textContent = "Full cache";
+      $("third-name").textContent = "Compression";
+      write(last.latency_s);
+      number("second", sakura.bytes(view.plan.full_cache_bytes));
+      number("third", last.received_bytes ? sakura.times(view.plan.full_cache_bytes / last.received_bytes) : null);
+      $("verdict").textContent = verdict(last.latency_s);
+      $("quality").replaceChildren(h("p", { class: "sub" }, "Comparing the picture with the full cache."));
+    }
+
+    function verdict(latency_s) {
+      const { system, on_device_s } = view.plan;
+      if (system === "on_device") return "All of it was computed on this device; nothing was received.";
+      if (!on_device_s) return "";
+      const faster = on_device_s >= latency_s;
+      const ratio = faster ? on_device_s / latency_s : latency_s / on_device_s;
+      return `${sakura.times(ratio)[0]} times ${faster ? "faster" : "slower"} than computing all of it on this device, measured at ${said(sakura.time(on_device_s))}.`;
+    }
+
+    function showQuality(event) {
+      const rows = [];
+      const add = (name, psnr, ssim, lpips) => rows.push([name, psnr >= 100 ? "same" : psnr.toFixed(1), ssim.toFixed(3), lpips.toFixed(3)]);
+      const full = event.against_full_cache;
+      const truth = event.against_truth;
+      if (full) {
+        add("Edited region", full.mask_psnr_db, full.mask_ssim, full.mask_lpips);
+        add("Whole picture", full.psnr_db, full.ssim, full.lpips);
+      }
+      if (truth) add(full ? "Edited region, against the truth" : "Edited region", truth.mask_psnr_db, truth.mask_ssim, truth.mask_lpips);
+      const title = full ? "Compared with the full cache" : "Compared with the truth";
+      const table = h(
+        "table",
+        { class: "t n" },
+        h("thead", {}, h("tr", {}, ...[title, "PSNR, dB", "SSIM", "LPIPS"].map((text) => h("th", { scope: "col" }, text)))),
+        h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((text) => h("td", {}, text))))),
+      );
+      $("quality").replaceChildren(rows.length ? table : h("p", { class: "sub" }, "There is nothing to compare this picture with."));
+    }
+
+    function showError(reason) {
+      $("error-text").textContent = reason;
+      $("error").hidden = false;
+    }
+
+    // Numbers change at most ten times a second.
+    function tick(now = 0) {
+      if (!element.isConnected || !store.run || store.run.over) return;
+      if (now - shownAt >= 100 || now === 0) {
+        shownAt = now;
+        if (store.run.events.length) write(Math.max(store.run.now(), 0));
+      }
+      frame = requestAnimationFrame(tick);
+    }
+
+    function number(part, pair) {
+      for (const node of element.querySelectorAll(`[data-part=${part}]`)) {
+        node.replaceChildren(...(pair ? [pair[0], h("span", { class: "u" }, pair[1])] : ["\u2007"]));
+      }
+    }
+
+    function write(seconds) {
+      number("time", [seconds.toFixed(2), "s"]);
+      number("received", view.plan.system === "on_device" ? null : sakura.bytes(numbers.received));
+      const shards = view.plan.steps * view.plan.shards_per_step;
+      number("second", numbers.shards ? sakura.bytes((view.plan.full_cache_bytes * Math.min(numbers.shards, shards)) / shards) : null);
+      number("third", sakura.time(numbers.waited_s));
+      number("waiting", sakura.time(numbers.waited_s));
+      if (view.plan.system === "on_device") $("verdict").textContent = "Everything is computed on the device.";
+      else if (numbers.waits === 0) $("verdict").textContent = "The device has not waited for the network since the first shard.";
+      else $("verdict").textContent = `The device has waited for the network ${numbers.waits === 1 ? "once" : `${numbers.waits} times`} since the first shard.`;
+    }
+
+    // Where the attention of the edited region goes: one square a token, over the grey template.
+    const heat = {
+      of: null,
+      off() {
+        heat.of = null;
+        $("heat-toggle").setAttribute("aria-pressed", "false");
+        $("template-box").classList.remove("heated");
+      },
+      async show() {
+        heat.of = view.template.id;
+        $("heat-toggle").setAttribute("aria-pressed", "true");
+        $("template-box").classList.add("heated");
+        const step = Number($("heat-step").value);
+        const block = Number($("heat-block").value);
+        const map = await store.server.importance_map([view.template.id, step - 1, block - 1]).catch(() => null);
+        if (!map || map.error || heat.of !== view.template.id) return;
+        $("heat-block").max = map.blocks;
+        $("heat-step").max = map.steps;
+        $("heat-step-value").textContent = `Step ${step}`;
+        $("heat-block-value").textContent = `Block ${block}`;
+        const rows = map.levels.length;
+        const columns = map.levels[0].length;
+        const cells = [];
+        map.levels.forEach((row, y) =>
+          row.forEach((level, x) => {
+            if (level === null) return;
+            const stop = Math.min(Math.floor(level * 4), 3);
+            const share = Math.round((level * 4 - stop) * 100);
+            const fill = `color-mix(in oklab, var(--heat-${stop + 1}) ${share}%, var(--heat-${stop}))`;
+            cells.push(
+              s("rect", { x: (x * 100) / columns, y: (y * 100) / rows, width: 100 / columns + 0.1, height: 100 / rows + 0.1, style: `fill:${fill}` }),
+            );
+          }),
+        );
+        $("heat").replaceChildren(...cells);
+      },
+    };
+    store.listen((what, detail) => {
+      if (!element.isConnected) return;
+      if (what === "plan" && store.mode === "plan") showPlan(detail);
+      if (what === "start") showStart(detail);
+      if (what === "events") detail.forEach(take);
+      if (what === "over") showOver(detail);
+      if (what === "refused") showError(detail);
+      if (what === "lost") $("lost").hidden = false;
+      if (what === "back") $("lost").hidden = true;
+    });
+
+    $("heat-toggle").addEventListener("click", () => (heat.of ? heat.off() : heat.show()));
+    $("heat-step").addEventListener("input", () => heat.show());
+    $("heat-block").addEventListener("input", () => heat.show());
+    $("error-close").addEventListener("click", () => ($("error").hidden = true));
+    $("change").addEventListener("click", () => {
+      const root = document.documentElement;
+      if (root.dataset.setup) delete root.dataset.setup;
+      else root.dataset.setup = "open";
+    });
+  };
+
+  function setPicture(img, src, alt) {
+    if (img.getAttribute("src") !== src) img.src = src;
+    img.alt = alt;
+  }
+})();

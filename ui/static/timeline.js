@@ -1,0 +1,719 @@
+// The timeline of one edit: bandwidth, receive, reconstruct, execute and representation on one time axis.
+// Events come in and marks are added or lengthened; only a new width or a longer axis lays everything out again.
+"use strict";
+
+(() => {
+  const { h, s, said } = sakura;
+  const LANES = ["receive", "reconstruct", "execute"];
+  const NAMES = { receive: "Receive", reconstruct: "Reconstruct", execute: "Execute" };
+  const RANK_PX = 42;
+
+  const WIDE = {
+    left: 124, right: 118, height: 366, top: 22, band: [37, 114], lanes: [126.8, 172.8, 218.8], lane_px: 38,
+    rep: 310, axis: 344, tick_px: 76, wide: true,
+  };
+  const NARROW = {
+    left: 0, right: 22, height: 262, top: 20, band: [43, 70], lanes: [93, 133, 173], lane_px: 17,
+    rep: 236, axis: 239, tick_px: 62, wide: false,
+  };
+
+  // Ticks at 1, 2 or 5 times a power of ten, about `count` of them.
+  function niceStep(span, count) {
+    const raw = span / count;
+    const power = 10 ** Math.floor(Math.log10(raw));
+    return power * [1, 2, 5, 10].find((factor) => factor * power >= raw * 0.999);
+  }
+
+  function drawing(box, tip, openShard) {
+    let plan = null;
+    let system = null;
+    let trace = null;
+    let units = null;
+    let layout = WIDE;
+    let width = 0;
+    let end_s = 1;
+    let top_mbps = 50;
+    let top_rank = 64;
+    let live = null; // the run, while and after it runs
+    let events = [];
+    let shards = new Map();
+    let open = [];
+    let marks = {};
+    let frame = 0;
+    let lag_s = 0;
+
+    const svg = s("svg", {
+      role: "group",
+      "aria-label": "Timeline of one edit: bandwidth, receive, reconstruct, execute and the representation of each shard on one time axis. The shard table holds the same facts.",
+    });
+    box.replaceChildren(svg);
+
+    const x = (t) => layout.left + (t / end_s) * (width - layout.left - layout.right);
+    const right = () => width - layout.right;
+    const y = (mbps) => layout.band[1] - (Math.min(mbps, top_mbps) / top_mbps) * (layout.band[1] - layout.band[0]);
+    const shardCount = () => plan.steps * plan.shards_per_step;
+    const plannedStart = (shard) => plan.start_s + (shard * plan.step_s) / plan.shards_per_step;
+    const text = (tx, ty, words, attributes = {}) => s("text", { x: tx, y: ty, "font-size": 12, fill: "var(--sk-ink-2)", ...attributes }, words);
+    const line = (x1, x2, y1, y2, stroke = "var(--sk-line)", more = {}) => s("line", { x1, x2, y1, y2, stroke, ...more });
+    const dataset = (shard) => {
+      if (!shards.has(shard)) shards.set(shard, { shard });
+      return shards.get(shard);
+    };
+
+    function layoutAll() {
+      width = box.clientWidth;
+      if (!width || !plan) return;
+      layout = width < 560 ? NARROW : WIDE;
+      svg.setAttribute("viewBox", `0 0 ${width} ${layout.height}`);
+      svg.setAttribute("height", layout.height);
+      const focused = svg.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+      svg.replaceChildren();
+      open = [];
+      shards = new Map();
+      lag_s = 0;
+      scaleBandwidth();
+      drawFrame();
+      events.forEach(add);
+      advance();
+      if (focused) svg.querySelector(`[data-key="${focused}"]`)?.focus();
+    }
+
+    function scaleBandwidth() {
+      const seen = trace.rates.filter((_, i) => trace.times[i] <= end_s);
+      const step = niceStep(Math.max(...seen, 1) * 1.02, 2);
+      top_mbps = Math.ceil(Math.max(...seen, 1) / step) * step;
+    }
+
+    function drawFrame() {
+      const names = s("g");
+      const grid = s("g");
+      const tracks = s("g");
+      marks = {
+        later: s("g"), trace: s("g"), predicted: s("path", { fill: "none", stroke: "var(--sk-accent)", "stroke-width": 2, "stroke-dasharray": "4 3" }),
+        measured: s("g"), blocks: s("g"), reps: s("g"), labels: s("g"), ticks: s("g"), now: s("g"), laterReps: s("g"), hint: s("g"),
+      };
+      const clip = s("rect", { x: layout.left, y: 0, width: Math.max(right() - layout.left, 0), height: layout.height });
+      marks.clip = clip;
+      svg.append(
+        s("defs", {},
+          s("clipPath", { id: "trace-clip" }, clip),
+          s("pattern", { id: "wait-hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+            s("rect", { width: 6, height: 6, fill: "var(--sk-sunken)" }), s("rect", { width: 2, height: 6, fill: "var(--sk-warn)" }))),
+        tracks, grid, marks.later, marks.trace, marks.predicted, marks.measured, marks.blocks, marks.laterReps, marks.reps, names, marks.labels,
+        marks.ticks, marks.now, marks.hint,
+      );
+      for (const level of layout.wide ? [0, 0.5, 1] : [0, 1]) {
+        const mbps = level * top_mbps;
+        grid.append(line(layout.left, right(), y(mbps), y(mbps)));
+        const label = String(Number(mbps.toFixed(1)));
+        grid.append(layout.wide
+          ? text(layout.left - 6, y(mbps) + 4.2, label, { "text-anchor": "end" })
+          : text(right() + 4, y(mbps) + 4.2, label));
+      }
+      grid.append(line(layout.left, right(), layout.rep, layout.rep));
+      marks.stepNames = [];
+      for (let step = 0; step <= plan.steps; step += 1) {
+        const at = x(plannedStart(step * plan.shards_per_step));
+        const bar = line(at, at, layout.top, layout.wide ? layout.axis : layout.axis - 1);
+        const group = s("g", {}, bar);
+        if (step < plan.steps) {
+          const name = text(step === 0 && !layout.wide ? at : at + 4, layout.wide ? 14 : 12, `Step ${step + 1}`, { "font-weight": 500 });
+          group.append(name);
+          marks.stepNames.push(name);
+        }
+        (step === 0 ? grid : marks.later).append(group);
+        marks[`step${step}`] = group;
+      }
+      LANES.forEach((lane, i) => {
+        const top = layout.lanes[i];
+        tracks.append(s("rect", { x: layout.left, y: top, width: right() - layout.left, height: layout.lane_px, rx: 2, fill: "var(--sk-sunken)" }));
+        if (layout.wide) {
+          names.append(
+            s("rect", { x: 0, y: top + 5.4, width: 4, height: 27.3, rx: 1, fill: `var(--lane-${lane})` }),
+            text(12, top + 16.7, NAMES[lane], { "font-size": 13, "font-weight": 600, fill: "var(--sk-ink)" }),
+            text(12, top + 31, units[i]),
+          );
+        } else names.append(heading(top - 6, NAMES[lane], units[i]));
+      });
+      if (layout.wide) {
+        names.append(
+          text(0, 65.7, "Bandwidth", { "font-size": 13, "font-weight": 600, fill: "var(--sk-ink)" }), text(0, 80, "Mbit/s"),
+          text(0, 301.7, "Representation", { "font-size": 13, "font-weight": 600, fill: "var(--sk-ink)" }), text(0, 316, "rank, bits"),
+        );
+      } else names.append(heading(32, "Bandwidth", "Mbit/s"), heading(207, "Representation", "rank as height, bits as shade"));
+      drawTrace();
+      drawTicks();
+      marks.planned = new Map();
+      if (!live || !live.over) for (let shard = 0; shard < shardCount(); shard += 1) drawPlanned(shard);
+      const flag = s("g", { visibility: "hidden" },
+        line(0, 0, layout.top - 2, layout.lanes[2] + layout.lane_px + 3, "var(--sk-accent)", { "stroke-width": 2 }),
+        s("rect", { x: -24, y: layout.axis + 3, width: 48, height: 18, rx: 3, fill: "var(--sk-accent)" }),
+        text(0, layout.axis + 16.4, "", { "text-anchor": "middle", "font-weight": 650, fill: "var(--sk-on-accent)" }));
+      marks.now.append(flag);
+      marks.flag = flag;
+      if (system === "on_device") {
+        marks.hint.append(text(layout.left + 8, layout.lanes[0] + layout.lane_px / 2 + 4, "Nothing is received."),
+          text(layout.left + 8, layout.lanes[1] + layout.lane_px / 2 + 4, "Nothing is reconstructed."));
+      } else if (system === "full_cache") {
+        marks.hint.append(text(layout.left + 8, layout.lanes[1] + layout.lane_px / 2 + 4, "The full cache needs no reconstruction."));
+      }
+    }
+
+    function heading(at, name, unit) {
+      return s("text", { x: 0, y: at, "font-size": 12, "font-weight": 600, fill: "var(--sk-ink)", class: "halo" }, name,
+        s("tspan", { dx: 6, "font-weight": 400, fill: "var(--sk-ink-2)" }, unit));
+    }
+
+    // A rate holds from its time to the next one: a step line.
+    function drawTrace() {
+      const first = Math.max(trace.times.findLastIndex((t) => t <= 0), 0);
+      let path = `M${layout.left} ${y(trace.rates[first]).toFixed(1)}`;
+      for (let i = first + 1; i < trace.times.length && trace.times[i] < end_s; i += 1) {
+        path += `H${x(trace.times[i]).toFixed(1)}V${y(trace.rates[i]).toFixed(1)}`;
+      }
+      path += `H${right()}`;
+      const clipped = { "clip-path": "url(#trace-clip)" };
+      marks.trace.append(
+        s("path", { d: `${path}V${layout.band[1]}H${layout.left}Z`, fill: "var(--sk-ink)", opacity: 0.09, ...clipped }),
+        s("path", { d: path, fill: "none", stroke: "var(--sk-edge)", "stroke-width": 1.5, ...clipped }),
+      );
+    }
+
+    function drawTicks() {
+      marks.ticks.append(line(layout.left, right(), layout.axis, layout.axis, "var(--sk-edge)"));
+      const step = niceStep(end_s, (right() - layout.left) / layout.tick_px);
+      const places = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+      marks.tickNames = [];
+      for (let i = 0; i * step <= end_s; i += 1) {
+        const at = x(i * step);
+        marks.ticks.append(line(at, at, layout.axis, layout.axis + 4, "var(--sk-edge)"));
+        if (at > right() - 16) continue;
+        const anchor = at < 10 ? "start" : "middle";
+        const name = text(at, layout.axis + 17.2, (i * step).toFixed(places), { "text-anchor": anchor });
+        marks.ticks.append(name);
+        marks.tickNames.push([at, name]);
+      }
+      marks.ticks.append(text(right(), layout.axis + 17.2, "s", { "text-anchor": "end" }));
+    }
+
+    function drawPlanned(shard) {
+      const from = x(plannedStart(shard));
+      const wide = x(plannedStart(shard + 1)) - from;
+      const mark = s("rect", {
+        x: from + 0.8, y: layout.lanes[2] + 0.8, width: Math.max(wide - 1.6, 1), height: layout.lane_px - 1.6, rx: 2, fill: "none",
+        stroke: "var(--sk-edge)", "stroke-dasharray": "2 3", opacity: 0.7,
+      });
+      marks.planned.set(shard, mark);
+      marks.later.append(mark);
+    }
+
+    function add(event) {
+      const handler = handlers[event.kind];
+      if (handler) handler(event);
+    }
+
+    const handlers = {
+      bandwidth_measured(event) {
+        Object.assign(dataset(event.shard), { measured_mbps: event.measured_mbps });
+        marks.measured.append(s("circle", { cx: x(event.at_s), cy: y(event.measured_mbps), r: 3, fill: "var(--sk-ink)", stroke: "var(--sk-surface)", "stroke-width": 1.2 }));
+        marks.predictions ??= [];
+        marks.predictions.push([event.at_s, event.predicted_mbps]);
+        marks.lastMeasured = event.measured_mbps;
+      },
+      representation_chosen(event) {
+        Object.assign(dataset(event.shard), {
+          rank: event.rank, left_bits: event.left_bits, right_bits: event.right_bits, wanted_bytes: event.wanted_bytes,
+          predicted_mbps: event.predicted_mbps, reason: event.reason,
+        });
+        if (event.rank > top_rank) {
+          top_rank = event.rank;
+          queueMicrotask(layoutAll);
+          return;
+        }
+        drawRepresentation(event.shard);
+      },
+      lane_started(event) {
+        const data = dataset(event.shard);
+        data[event.lane] = { started_s: event.at_s };
+        data.on_device ||= event.on_device;
+        const mark = block(event.lane, event.shard, event.at_s, event.at_s, event);
+        open.push({ lane: event.lane, shard: event.shard, from: event.at_s, mark });
+        if (event.lane === "execute") executing(event.shard, event.at_s);
+      },
+      lane_finished(event) {
+        const data = dataset(event.shard);
+        data[event.lane] = { started_s: event.started_s, ended_s: event.at_s };
+        data.on_device ||= event.on_device;
+        if (event.lane === "receive") Object.assign(data, { received_bytes: (data.received_bytes || 0) + event.received_bytes, cut: event.cut });
+        const at = open.findIndex((item) => item.lane === event.lane && item.shard === event.shard);
+        if (at >= 0) {
+          open[at].mark.remove();
+          open.splice(at, 1);
+        } else if (event.lane === "execute") executing(event.shard, event.started_s);
+        block(event.lane, event.shard, event.started_s, event.at_s, event);
+        if (event.lane === "execute") {
+          marks.planned.get(event.shard)?.remove();
+          drawRepresentation(event.shard);
+        }
+        if (event.lane === "receive") drawRepresentation(event.shard);
+      },
+      network_wait(event) {
+        dataset(event.shard).waited_s = event.at_s - event.started_s;
+        marks.openWait?.remove();
+        marks.openWait = null;
+        marks.blocks.prepend(wait(event.started_s, event.at_s, event.shard));
+      },
+      step_finished(event) {
+        const group = marks[`step${event.step + 1}`];
+        const at = x(event.at_s) - x(plannedStart((event.step + 1) * plan.shards_per_step));
+        group.setAttribute("transform", `translate(${at.toFixed(1)} 0)`);
+        marks.blocks.before(group);
+        if (event.step + 1 < plan.steps) nameStep(event.step + 1);
+        else nameStep(-1);
+      },
+      fell_back(event) {
+        for (let shard = event.shard; shard < shardCount(); shard += 1) dataset(shard).reason = event.reason;
+      },
+      run_finished() {
+        marks.later.replaceChildren();
+      },
+      run_failed() {
+        for (const item of open.splice(0)) item.mark.remove();
+      },
+    };
+
+    function nameStep(current) {
+      marks.stepNames.forEach((name, step) => {
+        const on = step === current;
+        name.textContent = on && layout.wide ? `Step ${step + 1} of ${plan.steps}` : `Step ${step + 1}`;
+        name.setAttribute("font-weight", on ? 650 : 500);
+        name.setAttribute("fill", on ? "var(--sk-ink)" : "var(--sk-ink-2)");
+      });
+    }
+
+    // Execution of a shard began: what is still planned moves by the delay so far.
+    function executing(shard, at_s) {
+      if (shard === 0) nameStep(0);
+      lag_s = Math.max(at_s - plannedStart(shard), 0);
+      const mark = marks.planned.get(shard);
+      if (mark) {
+        mark.setAttribute("x", x(at_s) + 0.8);
+        marks.blocks.before(mark);
+      }
+      drawRepresentation(shard);
+    }
+
+    function block(lane, shard, from_s, to_s, event) {
+      const index = LANES.indexOf(lane);
+      const from = x(from_s);
+      const wide = Math.max(x(to_s) - from - 1, 1.5);
+      const top = layout.lanes[index];
+      const fill = event.on_device ? "var(--sys-device)" : `var(--lane-${lane})`;
+      const mark = s("g", { class: "block", tabindex: -1, role: "button", "data-lane": lane, "data-shard": shard, "data-key": `${lane}-${shard}` });
+      mark.append(event.cut
+        ? s("path", { d: torn(from, top, wide, layout.lane_px), fill })
+        : s("rect", { x: from, y: top, width: wide, height: layout.lane_px, rx: 2, fill }));
+      if (event.kind === "lane_finished") {
+        mark.setAttribute("aria-label", words(mark));
+        if (lane !== "reconstruct" || wide >= 24) label(mark, from, wide, top, lane, shard, event.on_device);
+      }
+      if (!marks.blocks.querySelector("[tabindex='0']")) mark.setAttribute("tabindex", 0);
+      marks.blocks.append(mark);
+      return mark;
+    }
+
+    function label(mark, from, wide, top, lane, shard, on_device) {
+      const name = String(shard + 1);
+      const middle = top + layout.lane_px / 2;
+      if (!layout.wide || wide < name.length * 7 + 4) return;
+      const fill = on_device ? "var(--sk-surface)" : `var(--on-${lane})`;
+      const roomy = on_device && wide >= name.length * 7 + 22;
+      if (on_device) {
+        const cx = roomy ? from + wide / 2 - 8 : from + wide / 2;
+        const cy = roomy ? middle : middle - 9;
+        mark.append(s("path", { d: `M${cx} ${cy - 4}l4 4l-4 4l-4 -4Z`, fill }));
+      }
+      mark.append(text(from + wide / 2 + (roomy ? 6 : 0), middle + 4.2 + (on_device && !roomy ? 5 : 0), name, { "text-anchor": "middle", "font-weight": 600, fill }));
+    }
+
+    function torn(from, top, wide, high) {
+      const teeth = Math.max(Math.round(high / 8), 2);
+      const tooth = high / teeth;
+      let path = `M${from} ${top}H${from + wide}`;
+      for (let i = 0; i < teeth; i += 1) path += `l${i % 2 ? 3 : -3} ${tooth}`;
+      return `${path}H${from}Z`;
+    }
+
+    function wait(from_s, to_s, shard) {
+      const mark = s("g", { class: "block", tabindex: -1, role: "button", "data-lane": "wait", "data-shard": shard, "data-key": `wait-${shard}` },
+        s("rect", { x: x(from_s), y: layout.lanes[2], width: Math.max(x(to_s) - x(from_s) - 1, 1.5), height: layout.lane_px, rx: 2, fill: "url(#wait-hatch)" }));
+      mark.setAttribute("aria-label", words(mark));
+      return mark;
+    }
+
+    // One sentence about a block, for the tooltip and for screen readers; at most 90 characters.
+    function words(mark) {
+      const data = dataset(Number(mark.dataset.shard));
+      const name = `Shard ${data.shard + 1}`;
+      if (mark.dataset.lane === "wait") return data.waited_s ? `Waiting ${said(sakura.time(data.waited_s))} for shard ${data.shard + 1}.` : `Waiting for shard ${data.shard + 1}.`;
+      const span = data[mark.dataset.lane];
+      const lasts = span?.ended_s ? ` ${said(sakura.time(span.ended_s - span.started_s))}` : "";
+      const lane = NAMES[mark.dataset.lane].toLowerCase();
+      if (mark.dataset.lane === "execute" && data.on_device && system !== "on_device") {
+        return `${name}: computed on the device${lasts}. ${data.reason || ""}`.trim().slice(0, 90);
+      }
+      const size = mark.dataset.lane === "receive" && data.received_bytes ? `, ${said(sakura.bytes(data.received_bytes))}` : "";
+      return `${name}: ${lane}${lasts}${size}${data.cut && size ? ", cut short" : ""}.`;
+    }
+
+    function drawRepresentation(shard) {
+      const data = dataset(shard);
+      if (!data.rank) return;
+      data.repMark?.remove();
+      const begun = data.execute?.started_s;
+      const from = x(begun ?? plannedStart(shard));
+      const length_s = data.execute?.ended_s ? data.execute.ended_s - begun : plan.step_s / plan.shards_per_step;
+      const wide = Math.max(x(length_s) - x(0) - 3, 2);
+      const high = Math.max((data.rank / top_rank) * (layout.wide ? RANK_PX : 21), 2);
+      const bits = data.left_bits + data.right_bits;
+      const here = data.receive?.ended_s !== undefined;
+      const look = here
+        ? { fill: "var(--sk-ink)", opacity: Math.min(Math.max(0.52 + (bits - 8) * 0.0633, 0.4), 0.94).toFixed(2) }
+        : { fill: "none", stroke: "var(--sk-edge)" };
+      const mark = s("g", {}, s("rect", { x: from + 1.5, y: layout.rep - high, width: wide, height: high, rx: 1, ...look }));
+      if (layout.wide && wide >= 22) {
+        mark.append(
+          text(from + 1.5 + wide / 2, layout.rep + 13.4, String(data.rank), { "text-anchor": "middle", "font-weight": 600, fill: "var(--sk-ink)" }),
+          text(from + 1.5 + wide / 2, layout.rep + 27, `${data.left_bits}+${data.right_bits}`, { "text-anchor": "middle" }),
+        );
+      }
+      data.repMark = mark;
+      (begun === undefined ? marks.laterReps : marks.reps).append(mark);
+    }
+
+    // The present moment: open blocks grow, the trace is uncovered, the plan waits its turn.
+    function advance() {
+      const running = live && !live.over && events.length > 0;
+      marks.flag?.setAttribute("visibility", running ? "visible" : "hidden");
+      const now_s = running ? Math.max(live.now(), 0) : null;
+      if (running && now_s > end_s) {
+        while (now_s > end_s) end_s *= 1.25;
+        layoutAll();
+        return;
+      }
+      const covered = running ? x(now_s) - layout.left : right() - layout.left;
+      marks.clip.setAttribute("width", Math.max(covered, 0));
+      drawPredicted(now_s);
+      if (running) {
+        for (const { from, mark } of open) mark.firstChild.setAttribute("width", Math.max(x(now_s) - x(from) - 1, 1.5));
+        marks.flag.setAttribute("transform", `translate(${x(now_s).toFixed(1)} 0)`);
+        const flagX = Math.min(Math.max(x(now_s), layout.left + (layout.wide ? 0 : 24)), width - 24) - x(now_s);
+        for (const part of [...marks.flag.children].slice(1)) part.setAttribute("transform", `translate(${flagX.toFixed(1)} 0)`);
+        marks.flag.lastChild.textContent = `${now_s.toFixed(2)} s`;
+        for (const [at, name] of marks.tickNames) name.setAttribute("opacity", Math.abs(at - x(now_s)) < 40 ? 0 : 1);
+        waitNow(now_s);
+      } else for (const [, name] of marks.tickNames) name.setAttribute("opacity", 1);
+      const shift = (x(lag_s) - x(0)).toFixed(1);
+      marks.later.setAttribute("transform", `translate(${shift} 0)`);
+      marks.laterReps.setAttribute("transform", `translate(${shift} 0)`);
+      drawValues(now_s);
+    }
+
+    // Execution stands still when no shard runs although the next one was due.
+    function waitNow(now_s) {
+      const busy = open.some((item) => item.lane === "execute");
+      const done = [...shards.values()].filter((data) => data.execute?.ended_s !== undefined);
+      const free_s = Math.max(plan.start_s, ...done.map((data) => data.execute.ended_s));
+      const next = done.length;
+      const late = !busy && next < shardCount() && now_s - free_s > 0.05;
+      marks.openWait?.remove();
+      marks.openWait = null;
+      if (!late) return;
+      lag_s = Math.max(lag_s, now_s - plannedStart(next));
+      marks.openWait = wait(free_s, now_s, next);
+      marks.blocks.prepend(marks.openWait);
+    }
+
+    function drawPredicted(now_s) {
+      const points = marks.predictions || [];
+      if (!points.length) return;
+      let path = `M${x(points[0][0]).toFixed(1)} ${y(points[0][1]).toFixed(1)}`;
+      points.forEach(([, mbps], i) => {
+        const until = points[i + 1]?.[0] ?? now_s ?? points[i][0];
+        path += `V${y(mbps).toFixed(1)}H${Math.min(x(until), right()).toFixed(1)}`;
+      });
+      marks.predicted.setAttribute("d", path);
+    }
+
+    // Labels at the end of the lines, moved apart where they would touch.
+    function drawValues(now_s) {
+      if (!layout.wide) return;
+      const at = right() + 8;
+      const show = (mbps) => (mbps === undefined ? "" : ` ${mbps < 10 ? mbps.toFixed(1) : Math.round(mbps)}`);
+      const rows = [];
+      const t = Math.min(now_s ?? end_s, end_s);
+      const i = trace.times.findLastIndex((time) => time <= t);
+      const rate = trace.rates[Math.max(i, 0)];
+      const key = { "stroke-width": 1.6 };
+      rows.push({ y: y(rate ?? 0), name: `Trace${events.length ? show(rate) : ""}`, fill: "var(--sk-ink-2)", key: s("path", { d: "M0 0h12", stroke: "var(--sk-edge)", ...key }) });
+      const predictions = marks.predictions || [];
+      if (predictions.length) {
+        rows.push({ y: y(marks.lastMeasured), name: `Measured${show(marks.lastMeasured)}`, fill: "var(--sk-ink)", key: s("circle", { cx: 6, r: 3, fill: "var(--sk-ink)" }) });
+        const predicted = predictions.at(-1)[1];
+        rows.push({ y: y(predicted), name: `Predicted${show(predicted)}`, fill: "var(--sk-accent)", key: s("path", { d: "M0 0h12", stroke: "var(--sk-accent)", "stroke-width": 2, "stroke-dasharray": "4 2.6" }) });
+      }
+      rows.sort((a, b) => a.y - b.y);
+      rows.forEach((row, n) => n && (row.y = Math.max(row.y, rows[n - 1].y + 15)));
+      const over = rows.at(-1).y - (layout.band[1] + 8);
+      if (over > 0) for (const row of rows) row.y -= over;
+      rows.forEach((row, n) => n && (row.y = Math.max(row.y, rows[n - 1].y + 15)));
+      marks.labels.replaceChildren(...rows.map((row) =>
+        s("g", { transform: `translate(${at} ${row.y.toFixed(1)})` }, row.key, text(17, 4.2, row.name, { "font-weight": 600, fill: row.fill }))));
+    }
+
+    function beat() {
+      cancelAnimationFrame(frame);
+      let drawn = 0;
+      const step = (now) => {
+        if (!box.isConnected || !live || live.over) return;
+        if (!sakura.calm() || now - drawn >= 500) {
+          drawn = now;
+          if (events.length && width) advance();
+        }
+        frame = requestAnimationFrame(step);
+      };
+      frame = requestAnimationFrame(step);
+    }
+
+    // Keyboard and pointer: arrows move between blocks, Enter opens the shard in the table.
+    function go(from, key) {
+      const lane = from.dataset.lane === "wait" ? "execute" : from.dataset.lane;
+      const blocks = [...marks.blocks.children];
+      const peers = blocks.filter((item) => item.dataset.lane === from.dataset.lane)
+        .sort((a, b) => a.dataset.shard - b.dataset.shard);
+      let to = null;
+      if (key === "ArrowRight") to = peers[peers.indexOf(from) + 1];
+      if (key === "ArrowLeft") to = peers[peers.indexOf(from) - 1];
+      if (key === "Home") to = peers[0];
+      if (key === "End") to = peers.at(-1);
+      const rows = key === "ArrowDown" ? LANES.slice(LANES.indexOf(lane) + 1) : LANES.slice(0, LANES.indexOf(lane)).reverse();
+      if (key === "ArrowDown" || key === "ArrowUp") {
+        to = rows.map((row) => blocks.find((item) => item.dataset.key === `${row}-${from.dataset.shard}`)).find(Boolean);
+      }
+      if (!to) return;
+      for (const item of marks.blocks.querySelectorAll("[tabindex='0']")) item.setAttribute("tabindex", -1);
+      to.setAttribute("tabindex", 0);
+      to.focus();
+    }
+
+    svg.addEventListener("keydown", (event) => {
+      const mark = event.target.closest(".block");
+      if (!mark) return;
+      if (event.key === "Escape") tip.hidden = true;
+      else if (event.key === "Enter" || event.key === " ") {
+        event.preventDefault();
+        openShard(Number(mark.dataset.shard), mark.dataset.key);
+      } else if (/^(Arrow|Home|End)/.test(event.key)) {
+        event.preventDefault();
+        go(mark, event.key);
+      }
+    });
+    svg.addEventListener("click", (event) => showTip(event.target.closest(".block")));
+    svg.addEventListener("dblclick", (event) => {
+      const mark = event.target.closest(".block");
+      if (mark) openShard(Number(mark.dataset.shard), mark.dataset.key);
+    });
+    svg.addEventListener("pointerover", (event) => showTip(event.target.closest(".block")));
+    svg.addEventListener("pointerleave", () => (tip.hidden = true));
+    svg.addEventListener("focusin", (event) => showTip(event.target.closest(".block")));
+    svg.addEventListener("focusout", () => (tip.hidden = true));
+
+    function showTip(mark) {
+      tip.hidden = !mark;
+      if (!mark) return;
+      tip.textContent = words(mark);
+      const outer = box.getBoundingClientRect();
+      const inner = mark.getBoundingClientRect();
+      const middle = inner.left + inner.width / 2 - outer.left;
+      const half = tip.offsetWidth / 2;
+      tip.style.left = `${Math.min(Math.max(middle, half), outer.width - half)}px`;
+      tip.style.top = `${inner.top - outer.top - 8}px`;
+    }
+
+    let lastWidth = 0;
+    new ResizeObserver(() => {
+      if (box.clientWidth && box.clientWidth !== lastWidth) {
+        lastWidth = box.clientWidth;
+        layoutAll();
+      }
+    }).observe(box);
+
+    return {
+      show(view, run = null) {
+        plan = view.plan;
+        system = view.plan.system;
+        trace = view.trace;
+        units = view.units;
+        live = run;
+        events = [];
+        top_rank = 64;
+        end_s = (plan.start_s + plan.steps * plan.step_s) * 1.08;
+        layoutAll();
+        if (run) beat();
+      },
+      take(fresh) {
+        const late = fresh.some((event) => event.at_s > end_s);
+        events.push(...fresh);
+        if (!width) return;
+        if (late) {
+          while (events.at(-1).at_s > end_s) end_s *= 1.25;
+          layoutAll();
+          return;
+        }
+        fresh.forEach(add);
+        advance();
+      },
+      shards: () => shards,
+      focus(key) {
+        svg.querySelector(`[data-key="${key}"]`)?.focus();
+      },
+      finish() {
+        if (width) layoutAll();
+      },
+    };
+  }
+
+  const COLUMNS = [
+    ["Shard", (d) => String(d.shard + 1)],
+    ["Step", (d, plan) => String(Math.floor(d.shard / plan.shards_per_step) + 1)],
+    ["Rank", (d) => d.rank],
+    ["Bits", (d) => d.rank && `${d.left_bits}+${d.right_bits}`],
+    ["Sent, kB", (d) => d.received_bytes && (d.received_bytes / 1000).toFixed(1)],
+    ["Receive, ms", (d) => lasting(d.receive)],
+    ["Reconstruct, ms", (d) => lasting(d.reconstruct)],
+    ["Execute, ms", (d) => lasting(d.execute)],
+    ["Waited, ms", (d) => d.waited_s && (d.waited_s * 1000).toFixed(0)],
+    ["Measured, Mbit/s", (d) => d.measured_mbps?.toFixed(1)],
+    ["Why", (d) => (d.on_device ? `on the device: ${d.reason || "nothing is streamed"}` : d.reason)],
+  ];
+  const lasting = (span) => span?.ended_s !== undefined && ((span.ended_s - span.started_s) * 1000).toFixed(1);
+
+  sakura.mountTimeline = (element) => {
+    const $ = (name) => element.querySelector(`[data-part=${name}]`);
+    const store = sakura.store;
+    let cameFrom = null;
+    const draw = drawing($("drawing"), $("tip"), (shard, key) => {
+      cameFrom = key;
+      showTable(true);
+      const row = $("rows").querySelector(`[data-shard="${shard}"]`);
+      row?.focus();
+      row?.scrollIntoView({ block: "nearest" });
+    });
+
+    store.listen((what, detail) => {
+      if (!element.isConnected) return;
+      if (what === "plan" && store.mode === "plan") {
+        heading("What the device will do", "The plan for this network. Press Edit to run it.");
+        showTable(false);
+        tools(false, false);
+        draw.show(detail);
+      }
+      if (what === "start") {
+        heading("What the device is doing", working(detail.view.plan.system));
+        showTable(false);
+        tools(true, false);
+        $("live").textContent = "The edit has begun.";
+        draw.show(detail.view, detail);
+      }
+      if (what === "events") {
+        draw.take(detail);
+        const step = detail.findLast((event) => event.kind === "step_finished");
+        if (step) $("live").textContent = `Step ${step.step + 1} of ${store.run.view.plan.steps} is done.`;
+        if (!$("table").hidden) fillTable();
+      }
+      if (what === "over") {
+        draw.finish();
+        const end = summary(detail);
+        heading("What the device did", end);
+        $("live").textContent = end;
+        tools(true, true);
+      }
+    });
+
+    function heading(title, sentence) {
+      $("title").textContent = title;
+      $("sentence").textContent = sentence;
+    }
+
+    function working(system) {
+      if (system === "on_device") return "The device computes every step by itself.";
+      return "While one shard runs, the next is already arriving.";
+    }
+
+    function summary(run) {
+      const failed = run.events.find((event) => event.kind === "run_failed");
+      if (failed) return failed.reason;
+      const fell = run.events.find((event) => event.kind === "fell_back");
+      if (fell) return `From shard ${fell.shard + 1} the device computed without the cache.`;
+      if (run.view.plan.system === "on_device") return "The device computed every step by itself.";
+      const waits = run.events.filter((event) => event.kind === "network_wait" && event.shard > 0);
+      const waited_s = waits.reduce((sum, event) => sum + event.at_s - event.started_s, 0);
+      if (waited_s < 0.001) return "Each shard arrived while an earlier one was running.";
+      return `The device stood still for ${said(sakura.time(waited_s))}, waiting for shards.`;
+    }
+
+    function tools(table, save) {
+      button($("table-button"), table, "There are no shards before the first edit.");
+      button($("save-button"), save, "The timeline can be saved when the edit is done.");
+      $("save-menu").hidden = true;
+    }
+
+    function button(node, enabled, reason) {
+      node.setAttribute("aria-disabled", String(!enabled));
+      if (enabled) node.removeAttribute("data-tip");
+      else node.dataset.tip = reason;
+    }
+
+    function showTable(on) {
+      $("table").hidden = !on;
+      $("drawing").classList.toggle("under", on);
+      $("table-button").textContent = on ? "Timeline" : "Shard table";
+      if (on) fillTable();
+    }
+
+    function fillTable() {
+      const plan = store.run.view.plan;
+      const focused = document.activeElement?.closest("tr")?.dataset.shard;
+      const rows = [...draw.shards().values()].sort((a, b) => a.shard - b.shard);
+      $("rows").replaceChildren(...rows.map((data) =>
+        h("tr", { tabindex: -1, "data-shard": data.shard }, ...COLUMNS.map(([, read]) => h("td", {}, String(read(data, plan) || ""))))));
+      if (focused) $("rows").querySelector(`[data-shard="${focused}"]`)?.focus();
+    }
+
+    $("head").append(...COLUMNS.map(([name]) => h("th", { scope: "col" }, name)));
+    const enabled = (node) => node.getAttribute("aria-disabled") !== "true";
+    $("table-button").addEventListener("click", () => enabled($("table-button")) && showTable($("table").hidden));
+    $("table").addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      showTable(false);
+      if (cameFrom) draw.focus(cameFrom);
+    });
+    $("save-button").addEventListener("click", () => {
+      if (enabled($("save-button"))) $("save-menu").hidden = !$("save-menu").hidden;
+    });
+    $("save-menu").addEventListener("click", async (event) => {
+      const format = event.target.closest("[data-format]")?.dataset.format;
+      if (!format) return;
+      $("save-menu").hidden = true;
+      const file = await store.server.saved_timeline([store.run.id, format]);
+      const link = h("a", { href: URL.createObjectURL(new Blob([file.text], { type: "application/json" })), download: file.name });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    });
+    element.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || $("save-menu").hidden) return;
+      $("save-menu").hidden = true;
+      $("save-button").focus();
+    });
+  };
+})();
