@@ -6,6 +6,7 @@ recover exponentially. A soft ceiling stands for the best the radio can do, and 
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,119 @@ class Kind:
     recovery_s: float
     outage_chance: float
     outage_s: float
+
+
+KINDS = {
+    "5g-walking": Kind(
+        scale_mbps=1520.0,
+        ceiling=1.28,
+        mode_ratio=4.1,
+        better=Dwell(29.6, 120),
+        worse=Dwell(5.53, 33.5),
+        slow_spread=0.747,
+        slow_s=30.3,
+        fast_spread=0.02,
+        fast_s=1.64,
+        drop_chance=0.157,
+        drop_depth=0.814,
+        recovery_s=6.63,
+        outage_chance=0.0117,
+        outage_s=2.16,
+    ),
+    "5g-driving": Kind(
+        scale_mbps=759.0,
+        ceiling=1.61,
+        mode_ratio=3.49,
+        better=Dwell(3.18, 15.6),
+        worse=Dwell(19.2, 67.8),
+        slow_spread=0.867,
+        slow_s=10.6,
+        fast_spread=0.972,
+        fast_s=8.0,
+        drop_chance=0.0153,
+        drop_depth=1.77,
+        recovery_s=2.97,
+        outage_chance=0.0113,
+        outage_s=1.69,
+    ),
+    "5g-static": Kind(
+        scale_mbps=254.0,
+        ceiling=1.78,
+        mode_ratio=4.81,
+        better=Dwell(13.8, 42.2),
+        worse=Dwell(25.4, 115),
+        slow_spread=0.625,
+        slow_s=8.96,
+        fast_spread=0.0257,
+        fast_s=3.35,
+        drop_chance=0.015,
+        drop_depth=2.65,
+        recovery_s=7.23,
+        outage_chance=0.00442,
+        outage_s=8.04,
+    ),
+    "4g-5g-mix": Kind(
+        scale_mbps=35.6,
+        ceiling=30.0,
+        mode_ratio=3.09,
+        better=Dwell(14, 100),
+        worse=Dwell(27, 100),
+        slow_spread=0.735,
+        slow_s=54.0,
+        fast_spread=0.531,
+        fast_s=8.0,
+        drop_chance=0.0252,
+        drop_depth=1.2,
+        recovery_s=4.77,
+        outage_chance=0.00893,
+        outage_s=5.87,
+    ),
+    "4g-driving": Kind(
+        scale_mbps=57.5,
+        ceiling=1.71,
+        mode_ratio=2.51,
+        better=Dwell(24.3, 101),
+        worse=Dwell(7.03, 40.3),
+        slow_spread=0.717,
+        slow_s=8.91,
+        fast_spread=0.564,
+        fast_s=4.6,
+        drop_chance=0.0182,
+        drop_depth=2.71,
+        recovery_s=3.09,
+        outage_chance=0.00156,
+        outage_s=5.77,
+    ),
+    "wifi-walking": Kind(
+        scale_mbps=128.0,
+        ceiling=0.587,
+        mode_ratio=2.98,
+        better=Dwell(29, 120),
+        worse=Dwell(3.28, 19),
+        slow_spread=0.295,
+        slow_s=12.4,
+        fast_spread=0.0616,
+        fast_s=3.7,
+        drop_chance=0.112,
+        drop_depth=1.56,
+        recovery_s=6.25,
+        outage_chance=0.0156,
+        outage_s=9.0,
+    ),
+}
+"""By trace id: fitted so that long traces have the statistics of measured ones."""
+
+SHIPPED_S = 600
+
+SHIPPED_SEEDS = {
+    "5g-walking": 10,
+    "5g-driving": 21,
+    "5g-static": 59,
+    "4g-5g-mix": 121,
+    "4g-driving": 191,
+    "wifi-walking": 41,
+}
+"""Seeds whose first ``SHIPPED_S`` seconds are typical of the kind."""
 
 
 def _decaying_sum(impulses: Series, time_s: float) -> Series:
@@ -115,3 +229,23 @@ def generate_rates_mbps(kind: Kind, seconds: int, seed: int) -> Series:
     rates = kind.scale_mbps * kind.ceiling * -np.expm1(-np.exp(log_rate) / kind.ceiling)
     down = _in_outage(outage_rng, kind, seconds)
     return np.where(down, outage_rng.uniform(0, _OUTAGE_RATE_MBPS, seconds), rates)
+
+
+def write_trace(path: Path, rates_mbps: Series) -> None:
+    """Write rates at steps of 1 s as lines of time in s, tab, rate in Mbit/s."""
+    path.write_text(
+        "".join(f"{second}\t{rate:.3f}\n" for second, rate in enumerate(rates_mbps.tolist())),
+        encoding="utf-8",
+        newline="\n",
+    )
+
+
+def main() -> None:
+    """Write every shipped trace anew; the result is the same each time."""
+    folder = Path(__file__).parents[2] / "data" / "traces"
+    for trace_id, kind in KINDS.items():
+        write_trace(folder / f"{trace_id}.csv", generate_rates_mbps(kind, SHIPPED_S, SHIPPED_SEEDS[trace_id]))
+
+
+if __name__ == "__main__":
+    main()
