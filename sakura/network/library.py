@@ -1,5 +1,6 @@
 """The traces that come with the program."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,15 +31,7 @@ def load_library_trace(trace_id: str) -> Trace:
     if trace_id not in TITLES:
         raise UserError(f"There is no trace {trace_id!r}: choose one of {', '.join(TITLES)}.")
     read = load_trace(TRACES_FOLDER / f"{trace_id}.csv", trace_id)
-    return checked_trace(
-        trace_id,
-        read.edges_s,
-        read.rates_mbps,
-        title=TITLES[trace_id],
-        notes=("Generated to behave like measured traces of this kind.",),
-        format=read.format,
-        unit=read.unit,
-    )
+    return replace(read, title=TITLES[trace_id], notes=("Generated to behave like measured traces of this kind.",))
 
 
 def constant_trace(mbps: float) -> Trace:
