@@ -6,15 +6,17 @@ import gradio as gr
 
 STATIC = Path(__file__).parent / "static"
 FONTS = STATIC / "fonts"
-STYLES = ("tokens.css", "components.css", "page.css", "setup.css", "result.css")
+TOKENS = "tokens.css"
+STYLES = ("components.css", "page.css", "setup.css", "result.css")
 SCRIPTS = ("base.js", "run.js", "pictures.js", "timeline.js", "setup.js")
 BLOSSOM_PETAL = "M0 -1.2C-3.6 -3.4 -3.9 -7.6 -1.9 -10L0 -8.5L1.9 -10C3.9 -7.6 3.6 -3.4 0 -1.2Z"
 
 
 def page_head() -> str:
     """Styles and scripts as markup for ``<head>``: Gradio's own ``css`` argument drops the at-rules the tokens need."""
-    styles = "\n".join((STATIC / name).read_text("utf-8") for name in STYLES)
-    styles = styles.replace('url("fonts/', f'url("gradio_api/file={FONTS.as_posix()}/')
+    tokens = (STATIC / TOKENS).read_text("utf-8").replace('url("fonts/', f'url("gradio_api/file={FONTS.as_posix()}/')
+    # Gradio's own style sheets load later; inside this rule every selector outweighs theirs.
+    styles = tokens + ":root:root {\n" + "\n".join((STATIC / name).read_text("utf-8") for name in STYLES) + "}"
     scripts = "\n".join(f"<script>{(STATIC / name).read_text('utf-8')}</script>" for name in SCRIPTS)
     icon = _blossom("%23C4246B", 'xmlns="http://www.w3.org/2000/svg"').replace('"', "'")
     return (

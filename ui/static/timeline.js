@@ -18,10 +18,10 @@
   };
 
   // Ticks at 1, 2 or 5 times a power of ten, about `count` of them.
-  function niceStep(span, count) {
+  function niceStep(span, count, factors = [1, 2, 5, 10]) {
     const raw = span / count;
     const power = 10 ** Math.floor(Math.log10(raw));
-    return power * [1, 2, 5, 10].find((factor) => factor * power >= raw * 0.999);
+    return power * factors.find((factor) => factor * power >= raw * 0.999);
   }
 
   function drawing(box, tip, openShard) {
@@ -80,8 +80,7 @@
 
     function scaleBandwidth() {
       const seen = trace.rates.filter((_, i) => trace.times[i] <= end_s);
-      const step = niceStep(Math.max(...seen, 1) * 1.02, 2);
-      top_mbps = Math.ceil(Math.max(...seen, 1) / step) * step;
+      top_mbps = 2 * niceStep(Math.max(...seen, 1) * 1.02, 2, [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10]);
     }
 
     function drawFrame() {
@@ -562,11 +561,11 @@
         if (run) beat();
       },
       take(fresh) {
-        const late = fresh.some((event) => event.at_s > end_s);
+        const last_s = Math.max(...fresh.filter((event) => handlers[event.kind]).map((event) => event.at_s), 0);
         events.push(...fresh);
         if (!width) return;
-        if (late) {
-          while (events.at(-1).at_s > end_s) end_s *= 1.25;
+        if (last_s > end_s) {
+          while (last_s > end_s) end_s *= 1.25;
           layoutAll();
           return;
         }
