@@ -21,7 +21,7 @@ class Event(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
     at_s: float
 
 
-class RunStarted(Event, tag="run_started"):
+class RunStarted(Event, frozen=True, kw_only=True, tag="run_started"):
     """The device accepted a request and knows its plan.
 
     ``planned_step_s`` is the predicted duration of one denoising step; views fix their time axis from it.
@@ -39,7 +39,7 @@ class RunStarted(Event, tag="run_started"):
     rate_budget_bytes: int | None
 
 
-class BandwidthMeasured(Event, tag="bandwidth_measured"):
+class BandwidthMeasured(Event, frozen=True, kw_only=True, tag="bandwidth_measured"):
     """The estimator took a sample from a transfer that ended at ``at_s``, and predicts the rate of the next one."""
 
     shard: int
@@ -47,7 +47,7 @@ class BandwidthMeasured(Event, tag="bandwidth_measured"):
     predicted_mbps: float
 
 
-class RepresentationChosen(Event, tag="representation_chosen"):
+class RepresentationChosen(Event, frozen=True, kw_only=True, tag="representation_chosen"):
     """The controller decided how finely shard ``shard`` is sent, and why."""
 
     shard: int
@@ -56,11 +56,11 @@ class RepresentationChosen(Event, tag="representation_chosen"):
     right_bits: int
     wanted_bytes: int
     budget_bytes: int
-    predicted_mbps: float | None
+    predicted_mbps: float
     reason: str
 
 
-class LaneStarted(Event, tag="lane_started"):
+class LaneStarted(Event, frozen=True, kw_only=True, tag="lane_started"):
     """A stage began to work on a shard. On execute, ``on_device`` means that no cache is used for it."""
 
     lane: Lane
@@ -68,7 +68,7 @@ class LaneStarted(Event, tag="lane_started"):
     on_device: bool = False
 
 
-class LaneFinished(Event, tag="lane_finished"):
+class LaneFinished(Event, frozen=True, kw_only=True, tag="lane_finished"):
     """A stage finished a shard. ``started_s`` repeats its start, so that this event alone draws the block."""
 
     lane: Lane
@@ -79,28 +79,28 @@ class LaneFinished(Event, tag="lane_finished"):
     cut: bool = False
 
 
-class NetworkWait(Event, tag="network_wait"):
+class NetworkWait(Event, frozen=True, kw_only=True, tag="network_wait"):
     """Execution stood still from ``started_s`` to ``at_s`` because shard ``shard`` was not there yet."""
 
     shard: int
     started_s: float
 
 
-class StepFinished(Event, tag="step_finished"):
+class StepFinished(Event, frozen=True, kw_only=True, tag="step_finished"):
     """A denoising step (0-based) ended; ``preview_png`` is the clean picture predicted so far."""
 
     step: int
     preview_png: bytes
 
 
-class FellBack(Event, tag="fell_back"):
+class FellBack(Event, frozen=True, kw_only=True, tag="fell_back"):
     """From shard ``shard`` on the device computes without the cache; ``reason`` is a sentence for people."""
 
     shard: int
     reason: str
 
 
-class RunFinished(Event, tag="run_finished"):
+class RunFinished(Event, frozen=True, kw_only=True, tag="run_finished"):
     """The edit is complete. ``latency_s`` counts from the request's arrival at the device to the final picture."""
 
     picture_png: bytes
@@ -109,7 +109,7 @@ class RunFinished(Event, tag="run_finished"):
     network_wait_s: float
 
 
-class RunFailed(Event, tag="run_failed"):
+class RunFailed(Event, frozen=True, kw_only=True, tag="run_failed"):
     """The run ended without a picture; ``reason`` is one sentence that says what to do."""
 
     reason: str
@@ -126,7 +126,7 @@ class QualityScores(msgspec.Struct, frozen=True):
     lpips: float
 
 
-class QualityMeasured(Event, tag="quality_measured"):
+class QualityMeasured(Event, frozen=True, kw_only=True, tag="quality_measured"):
     """Scores of the finished picture against the full-cache output and, where it is known, against the truth."""
 
     against_full_cache: QualityScores | None

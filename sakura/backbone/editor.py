@@ -5,6 +5,7 @@ The cloud uses it to capture a template's cache, the device to run requests with
 
 import dataclasses
 import functools
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -40,15 +41,19 @@ class Request:
 class Editor:
     """A model with its sampling schedule. One thread at a time may run edits on it."""
 
-    def __init__(self, model: NanoFlux2) -> None:
-        self.model, self.config = model, model.config
+    def __init__(self, model: NanoFlux2, fingerprint: str = "untrained") -> None:
+        self.model, self.config, self.fingerprint = model, model.config, fingerprint
         self.steps = self.config.steps
         self.times = schedule(self.steps, self.config.schedule_shift)
         self.runner = Flux2Runner(model.transformer, self.times)
 
     @classmethod
     def load(cls, folder: Path) -> "Editor":
-        return cls(load_model(folder))
+        """Read a checkpoint; its fingerprint is a digest of config and weights."""
+        digest = hashlib.sha256()
+        for name in ("config.json", "model.safetensors"):
+            digest.update((folder / name).read_bytes())
+        return cls(load_model(folder), digest.hexdigest()[:32])
 
     @property
     def blocks(self) -> int:

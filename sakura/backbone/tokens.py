@@ -91,7 +91,7 @@ def grid_ids(rows: int, columns: int, time: int) -> torch.Tensor:
 def pictures_to_patches(pictures: np.ndarray, patch_px: int) -> torch.Tensor:
     """uint8 (batch, height, width, 3) to float32 patches in -1..1 of shape (batch, tokens, 3 * patch_px**2)."""
     batch, height, width, _ = pictures.shape
-    scaled = torch.from_numpy(pictures).float() / 127.5 - 1
+    scaled = torch.from_numpy(pictures.astype(np.float32)) / 127.5 - 1
     grid = scaled.view(batch, height // patch_px, patch_px, width // patch_px, patch_px, 3)
     return grid.permute(0, 1, 3, 2, 4, 5).reshape(batch, -1, 3 * patch_px * patch_px)
 

@@ -19,6 +19,7 @@ from sakura.codec.low_rank import Factors, factorise, row_scales
 
 MEAN_SEGMENT = 0
 SCALE_DTYPE = np.dtype("<f4")
+MAX_DISTORTION = 0.3  # what loses more than this is not worth executing with
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +103,8 @@ class SakuraCodec:
                     size = sum(sizes[index] for index in self.segment_ids(chosen))
                     loss = dropped + float(left_error[:rank].sum() + right_error[:rank].sum())
                     points.append(Rung(chosen, size, loss / total))
-        return lower_hull(points)
+        hull = lower_hull(points)
+        return [rung for rung in hull if rung.distortion <= MAX_DISTORTION] or hull[-1:]
 
     def decode(
         self, shape: ShardShape, representation: Representation, segments: Mapping[int, bytes]

@@ -1,0 +1,234 @@
+"""The device's connection to a cloud: descriptions of templates, and streams of shards."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+
+from sakura.cloud.protocol import (
+    MAX_MESSAGE_BYTES,
+    VERSION,
+    AskImportance,
+    Building,
+    CloseStream,
+    Describe,
+    Description,
+    EmulateLink,
+    Fetch,
+    Hello,
+    Importance,
+    Linked,
+    OpenStream,
+    Piece,
+    Refused,
+    ShardHeader,
+    ToCloud,
+    Welcome,
+    decode_from_cloud,
+    encode,
+)
+from sakura.codec.interface import Representation
+from sakura.errors import UserError
+from sakura.network.trace import Trace
+from sakura.runtime.source import Arrival, SourceLostError
+
+ANSWER_TIMEOUT_S = 10.0
+BUILD_TIMEOUT_S = 300.0
+LOST = "The connection to the cloud was lost."
+
+
+class CloudClient:
+    """One connection to a cloud. Use :meth:`connect`; ``lost`` is set when the connection ends."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+        self._streams: dict[int, CloudStream] = {}
+        self._waiting: dict[str, asyncio.Future[object]] = {}
+        self._progress: dict[str, Callable[[float], None]] = {}
+        self._next_stream = 0
+        self.lost = asyncio.Event()
+        self._reader = asyncio.create_task(self._read())
+
+    @classmethod
+    async def connect(cls, url: str, model: str) -> "CloudClient":
+        """Connect and check that both sides speak the same version about the same model. Raises UserError."""
+        try:
+            connection = await connect(url, max_size=MAX_MESSAGE_BYTES, max_queue=256, compression=None, proxy=None)
+        except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
+            raise UserError(f"No cloud answers at {url} ({error}); start it, or correct the address.") from error
+        client = cls(connection)
+        try:
+            welcome = await client._ask("welcome", Hello(VERSION, model))
+        except UserError:
+            await client.close()
+            raise
+        assert isinstance(welcome, Welcome)
+        if model and welcome.model != model:
+            await client.close()
+            raise UserError("The cloud's caches are of another model than the device's; use the same checkpoint on both.")
+        return client
+
+    async def close(self) -> None:
+        await self._connection.close()
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+
+    async def describe(self, template_id: str, progress: Callable[[float], None] = lambda done: None) -> Description:
+        """What is needed before the first edit of a template; waits while its cache is built. Raises UserError."""
+        self._progress[template_id] = progress
+        try:
+            answer = await self._ask(template_id, Describe(template_id), BUILD_TIMEOUT_S)
+        finally:
+            self._progress.pop(template_id, None)
+        assert isinstance(answer, Description)
+        return answer
+
+    async def importance(self, template_id: str) -> np.ndarray:
+        """Importance a captured request: float32 (requests, steps, blocks, tokens). Raises UserError."""
+        answer = await self._ask(f"importance of {template_id}", AskImportance(template_id), BUILD_TIMEOUT_S)
+        assert isinstance(answer, Importance)
+        return np.frombuffer(answer.scores, "<f4").reshape(answer.shape)
+
+    async def emulate_link(self, link_id: str, trace: Trace, rtt_s: float, offset_s: float) -> None:
+        """Declare an emulated link in the cloud, or change it. Raises UserError."""
+        edges, rates = trace.edges_s.tolist(), trace.rates_mbps.tolist()
+        await self._ask(link_id, EmulateLink(link_id, trace.title, edges, rates, rtt_s, offset_s))
+
+    async def open_stream(self, template_id: str, codec: str, link_id: str | None) -> "CloudStream":
+        """A stream of a template's shards. Raises SourceLostError."""
+        self._next_stream += 1
+        stream = CloudStream(self, self._next_stream)
+        self._streams[stream.number] = stream
+        if self.lost.is_set():
+            stream.fail(LOST)
+        else:
+            await self.send(OpenStream(stream.number, template_id, codec, link_id))
+        return stream
+
+    async def send(self, message: ToCloud) -> None:
+        """Raises SourceLostError."""
+        try:
+            await self._connection.send(encode(message))
+        except ConnectionClosed as error:
+            raise SourceLostError(LOST) from error
+
+    def forget(self, stream: int) -> None:
+        self._streams.pop(stream, None)
+
+    async def _ask(self, about: str, message: ToCloud, timeout_s: float = ANSWER_TIMEOUT_S) -> object:
+        if about in self._waiting:
+            return await asyncio.shield(self._waiting[about])
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._waiting[about] = future
+        try:
+            await self.send(message)
+            return await asyncio.wait_for(asyncio.shield(future), timeout_s)
+        except SourceLostError as error:
+            raise UserError(f"{error} Start the cloud again and repeat.") from error
+        except TimeoutError as error:
+            raise UserError(f"The cloud did not answer within {timeout_s:.0f} s; look at its log, then repeat.") from error
+        finally:
+            self._waiting.pop(about, None)
+            future.cancel()
+
+    async def _read(self) -> None:
+        try:
+            async for data in self._connection:
+                self._take(data if isinstance(data, bytes) else data.encode())
+        except (ConnectionClosed, msgspec.DecodeError):
+            pass
+        finally:
+            self.lost.set()
+            for stream in self._streams.values():
+                stream.fail(LOST)
+            for future in self._waiting.values():
+                if not future.done():
+                    future.set_exception(UserError(f"{LOST} Start the cloud again and repeat."))
+            with contextlib.suppress(Exception):
+                await self._connection.close()
+
+    def _take(self, data: bytes) -> None:
+        message = decode_from_cloud(data)
+        match message:
+            case ShardHeader() | Piece():
+                stream = self._streams.get(message.stream)
+                if stream:
+                    stream.take(message, len(data))
+            case Welcome():
+                self._answer("welcome", message)
+            case Description():
+                self._answer(message.template_id, message)
+            case Importance():
+                self._answer(f"importance of {message.template_id}", message)
+            case Linked():
+                self._answer(message.link_id, message)
+            case Building():
+                self._progress.get(message.template_id, lambda done: None)(message.done)
+            case Refused():
+                if message.about in self._waiting:
+                    self._waiting[message.about].set_exception(UserError(message.reason))
+                elif message.about.isdigit() and int(message.about) in self._streams:
+                    self._streams[int(message.about)].fail(message.reason)
+
+    def _answer(self, about: str, message: object) -> None:
+        future = self._waiting.get(about)
+        if future and not future.done():
+            future.set_result(message)
+
+
+class CloudStream:
+    """A :class:`~sakura.runtime.source.ShardSource` on a cloud connection."""
+
+    def __init__(self, client: CloudClient, number: int) -> None:
+        self.number = number
+        self._client = client
+        self._loop = asyncio.get_running_loop()
+        self._arrivals: dict[int, Arrival] = {}
+        self._news: asyncio.Queue[Arrival | None] = asyncio.Queue()
+        self._failure: str | None = None
+
+    async def fetch(self, shard: int, representation: Representation) -> None:
+        await self._client.send(Fetch(self.number, shard, representation))
+
+    async def next(self) -> Arrival:
+        arrival = await self._news.get()
+        if arrival is None:
+            self._news.put_nowait(None)
+            raise SourceLostError(self._failure or LOST)
+        return arrival
+
+    async def close(self) -> None:
+        self._client.forget(self.number)
+        with contextlib.suppress(SourceLostError):
+            await self._client.send(CloseStream(self.number))
+
+    def fail(self, reason: str) -> None:
+        self._failure = reason
+        self._news.put_nowait(None)
+
+    def take(self, message: ShardHeader | Piece, wire_bytes: int) -> None:
+        """Take in a message of the stream; malformed ones end it."""
+        now = self._loop.time()
+        if isinstance(message, ShardHeader):
+            arrival = Arrival(
+                message.shard,
+                message.representation,
+                message.segment_ids,
+                message.segment_bytes,
+                message.segment_crc32,
+                now,
+            )
+            self._arrivals[message.shard] = arrival
+        else:
+            known = self._arrivals.get(message.shard)
+            if known is None:
+                self.fail("The cloud sent a piece of a shard that it had not announced.")
+                return
+            arrival = known
+            arrival.add(message.data, now)
+        arrival.wire_bytes += wire_bytes
+        self._news.put_nowait(arrival)

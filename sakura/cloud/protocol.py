@@ -1,0 +1,176 @@
+"""Messages between the cloud and those that use it, over a websocket: msgpack maps with a ``kind`` field.
+
+The cloud learns template ids, representations and network settings; no message has room for a picture or a prompt.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+from sakura.cache.geometry import CacheGeometry
+from sakura.codec.interface import Representation, Rung
+
+VERSION = 1
+PIECE_BYTES = 16 * 1024
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+MAX_TRACE_ROWS = 100_000
+
+
+class _Message(msgspec.Struct, frozen=True, tag_field="kind"):
+    pass
+
+
+class Hello(_Message, tag="hello"):
+    """The first message of a device: the protocol that it speaks and the model that it runs (fingerprint)."""
+
+    version: int
+    model: str
+
+
+class Describe(_Message, tag="describe"):
+    """Ask what is needed before the first edit of a template; its cache is built if there is none yet."""
+
+    template_id: str
+
+
+class AskImportance(_Message, tag="ask_importance"):
+    """Ask how important each reusable token of a template is."""
+
+    template_id: str
+
+
+class OpenStream(_Message, tag="open_stream"):
+    """Begin to fetch shards of a template under a stream number that the device chose.
+
+    ``link_id`` names an emulated link; without one, segments go out as fast as the real network takes them.
+    """
+
+    stream: int
+    template_id: str
+    codec: str
+    link_id: str | None
+
+
+class Fetch(_Message, tag="fetch"):
+    """Ask for a shard in a representation. Shards are sent in the order asked."""
+
+    stream: int
+    shard: int
+    representation: Representation
+
+
+class Cancel(_Message, tag="cancel"):
+    """Do not send what is left of a shard."""
+
+    stream: int
+    shard: int
+
+
+class CloseStream(_Message, tag="close_stream"):
+    """Forget a stream and whatever of it is queued."""
+
+    stream: int
+
+
+class EmulateLink(_Message, tag="emulate_link"):
+    """Declare an emulated link, or change the one of that id at once, also while it is in use.
+
+    ``edges_s`` (rows + 1) and ``rates_mbps`` (rows) are the trace, which repeats; ``offset_s`` is where it starts.
+    """
+
+    link_id: str
+    title: str
+    edges_s: list[float]
+    rates_mbps: list[float]
+    rtt_s: float
+    offset_s: float
+
+
+class Welcome(_Message, tag="welcome"):
+    """The cloud's answer to Hello: the model that its caches are of."""
+
+    version: int
+    model: str
+
+
+class Building(_Message, tag="building"):
+    """A template's cache is being built; ``done`` is the share from 0 to 1."""
+
+    template_id: str
+    done: float
+
+
+class Description(_Message, tag="description"):
+    """A template and its cache. ``rungs[codec][shard]`` are the representations on offer."""
+
+    template_id: str
+    subject: str
+    has_reference: bool
+    picture_png: bytes
+    mask_png: bytes
+    model: str
+    template: str
+    geometry: CacheGeometry
+    rungs: dict[str, list[list[Rung]]]
+
+
+class Importance(_Message, tag="importance"):
+    """Importance a captured request: little-endian float32 of shape ``shape`` = (requests, steps, blocks, tokens)."""
+
+    template_id: str
+    shape: tuple[int, int, int, int]
+    scores: bytes
+
+
+class ShardHeader(_Message, tag="shard_header"):
+    """A shard's segments follow as pieces: their ids, sizes and CRC-32s, in the order sent."""
+
+    stream: int
+    shard: int
+    representation: Representation
+    segment_ids: list[int]
+    segment_bytes: list[int]
+    segment_crc32: list[int]
+
+
+class Piece(_Message, tag="piece"):
+    """The next bytes of a shard's segments, which are sent back to back."""
+
+    stream: int
+    shard: int
+    data: bytes
+
+
+class Linked(_Message, tag="linked"):
+    """The emulated link of that id is in force."""
+
+    link_id: str
+
+
+class Refused(_Message, tag="refused"):
+    """A request that cannot be served, with a sentence why; ``about`` is its template id, stream or link."""
+
+    about: str
+    reason: str
+
+
+ToCloud: TypeAlias = Hello | Describe | AskImportance | OpenStream | Fetch | Cancel | CloseStream | EmulateLink
+FromCloud: TypeAlias = Welcome | Building | Description | Importance | ShardHeader | Piece | Linked | Refused
+
+_ENCODER = msgspec.msgpack.Encoder()
+_TO_CLOUD = msgspec.msgpack.Decoder(ToCloud)
+_FROM_CLOUD = msgspec.msgpack.Decoder(FromCloud)
+
+
+def encode(message: ToCloud | FromCloud) -> bytes:
+    return _ENCODER.encode(message)
+
+
+def decode_to_cloud(data: bytes) -> ToCloud:
+    """Raises msgspec.DecodeError on anything that is not a message for the cloud."""
+    return _TO_CLOUD.decode(data)
+
+
+def decode_from_cloud(data: bytes) -> FromCloud:
+    """Raises msgspec.DecodeError on anything that is not a message of the cloud."""
+    return _FROM_CLOUD.decode(data)

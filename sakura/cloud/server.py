@@ -1,0 +1,364 @@
+"""The cache server: builds templates' caches once and streams their segments over websockets.
+
+Each stream may pass an emulated link, so that a network can be tried on one machine with real bytes on real sockets.
+"""
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+import numpy as np
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+
+from sakura.cache.container import Container, ContainerError
+from sakura.cache.store import CacheStore
+from sakura.cloud.protocol import (
+    MAX_MESSAGE_BYTES,
+    MAX_TRACE_ROWS,
+    PIECE_BYTES,
+    VERSION,
+    AskImportance,
+    Building,
+    Cancel,
+    CloseStream,
+    Describe,
+    Description,
+    EmulateLink,
+    Fetch,
+    FromCloud,
+    Hello,
+    Importance,
+    Linked,
+    OpenStream,
+    Piece,
+    Refused,
+    ShardHeader,
+    Welcome,
+    decode_to_cloud,
+    encode,
+)
+from sakura.codec import CODECS, new_codec
+from sakura.errors import UserError
+from sakura.network.link import LinkClosedError, PacedLink
+from sakura.network.trace import Trace, checked_trace
+from sakura.pictures import to_png
+from sakura.templates import TemplateAssets, TemplateLibrary
+
+log = logging.getLogger(__name__)
+
+MAX_STREAMS = 8
+MAX_LINKS = 256
+MAX_QUEUED_FETCHES = 256
+LINK_QUEUE_BYTES = 2 * PIECE_BYTES
+
+Send = Callable[[bytes], Awaitable[None]]
+
+
+class _Link:
+    """An emulated link's settings; the paced links in use under its id follow its changes."""
+
+    def __init__(self, message: EmulateLink, trace: Trace) -> None:
+        self.rtt_s, self.offset_s, self.trace = message.rtt_s, message.offset_s, trace
+        self.in_use: set[PacedLink] = set()
+
+    def change(self, trace: Trace) -> None:
+        self.trace = trace
+        for link in self.in_use:
+            link.set_trace(trace)
+
+
+class _Stream:
+    """One device fetching shards of one container, in the order asked, through its link if it has one."""
+
+    def __init__(self, number: int, container: Container, link: _Link | None, send: Send) -> None:
+        self.number, self.container, self.link = number, container, link
+        self.codec = new_codec(container.index.codec)
+        self.fetches: asyncio.Queue[Fetch] = asyncio.Queue(MAX_QUEUED_FETCHES)
+        self.cancelled: set[int] = set()
+        self._paced: PacedLink | None = None
+        self._send = send
+        if link:
+            self._paced = PacedLink(
+                link.trace,
+                rtt_s=link.rtt_s,
+                offset_s=link.offset_s,
+                deliver=send,
+                max_queued_bytes=LINK_QUEUE_BYTES,
+            )
+            link.in_use.add(self._paced)
+        self._task = asyncio.create_task(self._run())
+
+    @property
+    def uplink_delay_s(self) -> float:
+        return self.link.rtt_s / 2 if self.link else 0.0
+
+    async def _run(self) -> None:
+        with contextlib.suppress(LinkClosedError, ConnectionClosed):
+            while True:
+                fetch = await self.fetches.get()
+                if fetch.shard not in self.cancelled:
+                    await self._send_shard(fetch)
+                self.cancelled.discard(fetch.shard)
+
+    async def _send_shard(self, fetch: Fetch) -> None:
+        entry = self.container.index.shards[fetch.shard]
+        ids = list(self.codec.segment_ids(fetch.representation))
+        try:
+            data = b"".join(self.container.read_segment(fetch.shard, segment) for segment in ids)
+        except ContainerError as error:
+            await self._pass(Refused(str(self.number), str(error)))
+            return
+        await self._pass(
+            ShardHeader(
+                self.number,
+                fetch.shard,
+                fetch.representation,
+                ids,
+                [entry.segment_bytes[segment] for segment in ids],
+                [entry.segment_crc32[segment] for segment in ids],
+            )
+        )
+        for start in range(0, len(data), PIECE_BYTES):
+            if fetch.shard in self.cancelled:
+                return
+            await self._pass(Piece(self.number, fetch.shard, data[start : start + PIECE_BYTES]))
+
+    async def _pass(self, message: FromCloud) -> None:
+        if self._paced:
+            await self._paced.send(encode(message))
+        else:
+            await self._send(encode(message))
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        if self._paced and self.link:
+            self.link.in_use.discard(self._paced)
+            await self._paced.close()
+
+
+class CloudServer:
+    """Serves the templates of a library from a store. ``async with`` listens; ``port`` 0 picks a free one."""
+
+    def __init__(
+        self, store: CacheStore, templates: TemplateLibrary, *, host: str = "127.0.0.1", port: int = 0
+    ) -> None:
+        self.store, self.templates = store, templates
+        self.host, self.port = host, port
+        self._links: dict[str, _Link] = {}
+        self._builder = ThreadPoolExecutor(1, thread_name_prefix="cache-builder")
+
+    async def __aenter__(self) -> "CloudServer":
+        self._server = await serve(
+            self._serve_connection,
+            self.host,
+            self.port,
+            max_size=MAX_MESSAGE_BYTES,
+            max_queue=64,
+            compression=None,
+        )
+        self.port = next(iter(self._server.sockets)).getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+        self._builder.shutdown(wait=False, cancel_futures=True)
+
+    async def _serve_connection(self, connection: ServerConnection) -> None:
+        session = _Session(self, connection)
+        try:
+            await session.run()
+        except ConnectionClosed:
+            pass
+        finally:
+            await session.close()
+
+    async def container(self, template_id: str, codec: str, progress: Callable[[float], None]) -> Container:
+        """The template's container, built in a thread if it is missing. Raises UserError."""
+        if codec not in CODECS:
+            raise UserError(f"There is no codec {codec!r}; this cloud has {', '.join(CODECS)}.")
+        loop = asyncio.get_running_loop()
+
+        def report(done: float) -> None:
+            loop.call_soon_threadsafe(progress, done)
+
+        template = self.templates.get(template_id)
+        return await loop.run_in_executor(self._builder, self.store.get, template, codec, report)
+
+    async def importance(self, template_id: str) -> np.ndarray:
+        """Importance of the template's tokens, float32 (requests, steps, blocks, tokens). Raises UserError."""
+        template = self.templates.get(template_id)
+        return await asyncio.get_running_loop().run_in_executor(self._builder, self.store.importance, template)
+
+    def emulate(self, message: EmulateLink) -> None:
+        """Declare or change a link. Raises UserError on a trace that cannot carry anything."""
+        if not 0 <= message.rtt_s <= 5:
+            raise UserError(f"A round trip of {message.rtt_s} s is out of range; use 0 to 5 s.")
+        if len(message.rates_mbps) > MAX_TRACE_ROWS:
+            raise UserError(f"The trace has more than {MAX_TRACE_ROWS:,} rows; shorten it.")
+        trace = checked_trace(
+            name=message.link_id[:64],
+            title=message.title[:200],
+            edges_s=np.asarray(message.edges_s, np.float64),
+            rates_mbps=np.asarray(message.rates_mbps, np.float64),
+        )
+        known = self._links.get(message.link_id)
+        if known:
+            known.change(trace)
+            return
+        while len(self._links) >= MAX_LINKS:
+            self._links.pop(next(iter(self._links)))
+        self._links[message.link_id] = _Link(message, trace)
+
+    def link(self, link_id: str) -> _Link:
+        try:
+            return self._links[link_id]
+        except KeyError:
+            raise UserError(f"There is no emulated link {link_id!r}; declare it before opening a stream.") from None
+
+
+def _describe(template: TemplateAssets, containers: dict[str, Container]) -> Description:
+    index = next(iter(containers.values())).index
+    return Description(
+        template_id=template.template_id,
+        subject=template.subject,
+        has_reference=template.has_reference,
+        picture_png=to_png(template.picture),
+        mask_png=to_png(np.repeat(np.uint8(255) * template.mask[..., None], 3, axis=2)),
+        model=index.model,
+        template=index.template,
+        geometry=index.geometry,
+        rungs={name: [shard.rungs for shard in container.index.shards] for name, container in containers.items()},
+    )
+
+
+class _Session:
+    """One connection: reads messages, answers each, owns its streams."""
+
+    def __init__(self, cloud: CloudServer, connection: ServerConnection) -> None:
+        self.cloud, self.connection = cloud, connection
+        self.streams: dict[int, _Stream] = {}
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    async def send(self, message: FromCloud) -> None:
+        await self.connection.send(encode(message))
+
+    async def run(self) -> None:
+        async for data in self.connection:
+            try:
+                message = decode_to_cloud(data if isinstance(data, bytes) else data.encode())
+            except msgspec.DecodeError:
+                await self.send(Refused("", "The cloud could not read a message; both sides need the same version."))
+                await self.connection.close(1002, "unreadable message")
+                return
+            await self._handle(message)
+
+    async def _handle(self, message: object) -> None:
+        match message:
+            case Hello():
+                await self.send(Welcome(VERSION, self.cloud.store.editor.fingerprint))
+                if message.version != VERSION:
+                    reason = f"The device speaks version {message.version}, the cloud version {VERSION}; update one."
+                    await self.send(Refused("hello", reason))
+                    await self.connection.close(1002, "version")
+            case Describe():
+                self._spawn(self._guarded(message.template_id, self._describe(message)))
+            case AskImportance():
+                self._spawn(self._guarded(message.template_id, self._importance(message)))
+            case EmulateLink():
+                await self._guarded(message.link_id, self._emulate(message))
+            case OpenStream():
+                await self._guarded(str(message.stream), self._open(message))
+            case Fetch():
+                self._later(message.stream, functools.partial(self._fetch, message))
+            case Cancel():
+                self._later(message.stream, functools.partial(self._cancel, message))
+            case CloseStream():
+                stream = self.streams.pop(message.stream, None)
+                if stream:
+                    await stream.close()
+
+    def _later(self, stream: int, act: Callable[[], None]) -> None:
+        """Do something when the message has crossed the emulated link to the cloud."""
+        known = self.streams.get(stream)
+        if known is None:
+            self._spawn(self.send(Refused(str(stream), f"Stream {stream} is not open.")))
+            return
+        asyncio.get_running_loop().call_later(known.uplink_delay_s, act)
+
+    def _fetch(self, message: Fetch) -> None:
+        stream = self.streams.get(message.stream)
+        if stream is None:
+            return
+        shards = stream.container.index.shards
+        known = 0 <= message.shard < len(shards) and any(
+            rung.representation == message.representation for rung in shards[message.shard].rungs
+        )
+        if not known or stream.fetches.full():
+            reason = "asks for too much at once" if known else "asks for a shard or representation that is not on offer"
+            self._spawn(self.send(Refused(str(message.stream), f"Stream {message.stream} {reason}.")))
+            return
+        stream.cancelled.discard(message.shard)
+        stream.fetches.put_nowait(message)
+
+    def _cancel(self, message: Cancel) -> None:
+        stream = self.streams.get(message.stream)
+        if stream and 0 <= message.shard < len(stream.container.index.shards):
+            stream.cancelled.add(message.shard)
+
+    async def _guarded(self, about: str, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except UserError as error:
+            await self.send(Refused(about, str(error)))
+        except ConnectionClosed:
+            pass
+        except Exception:
+            log.exception("The cloud failed to serve a message")
+            await self.send(Refused(about, "The cloud failed to serve this; its log says why."))
+
+    async def _describe(self, message: Describe) -> None:
+        def progress(done: float) -> None:
+            self._spawn(self.send(Building(message.template_id, done)))
+
+        template = self.cloud.templates.get(message.template_id)
+        containers = {name: await self.cloud.container(message.template_id, name, progress) for name in CODECS}
+        await self.send(_describe(template, containers))
+
+    async def _importance(self, message: AskImportance) -> None:
+        scores = await self.cloud.importance(message.template_id)
+        await self.send(Importance(message.template_id, scores.shape, scores.astype("<f4").tobytes()))
+
+    async def _emulate(self, message: EmulateLink) -> None:
+        self.cloud.emulate(message)
+        await self.send(Linked(message.link_id))
+
+    async def _open(self, message: OpenStream) -> None:
+        if len(self.streams) >= MAX_STREAMS:
+            raise UserError(f"A device may have {MAX_STREAMS} streams open at once; close one.")
+        container = await self.cloud.container(message.template_id, message.codec, lambda done: None)
+        link = self.cloud.link(message.link_id) if message.link_id is not None else None
+        if message.stream in self.streams:
+            raise UserError(f"Stream {message.stream} is open already.")
+        self.streams[message.stream] = _Stream(message.stream, container, link, self.connection.send)
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        async def quietly() -> None:
+            with contextlib.suppress(ConnectionClosed):
+                await work
+
+        task = asyncio.create_task(quietly())
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def close(self) -> None:
+        for task in list(self.tasks):
+            task.cancel()
+        for stream in self.streams.values():
+            await stream.close()

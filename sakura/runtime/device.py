@@ -1,0 +1,233 @@
+"""A device: its model, its engine, what it knows of templates, and how it runs a request."""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from sakura.backbone.editor import Editor, Request
+from sakura.cache.geometry import CacheGeometry
+from sakura.cloud.client import CloudClient
+from sakura.cloud.protocol import Description
+from sakura.codec import new_codec
+from sakura.codec.uncompressed import FULL
+from sakura.control.controllers import BudgetController, Controller, DeadlineController
+from sakura.control.estimators import DiscountedEstimator, Estimator
+from sakura.errors import UserError
+from sakura.events import EventSink, RunFinished, RunStarted, System
+from sakura.pictures import from_png, to_png
+from sakura.runtime.engine import TorchEngine
+from sakura.runtime.pipeline import Outcome, Pipeline, Profile, edit_without_cache
+from sakura.templates import TemplateAssets
+
+CODEC_OF_SYSTEM = {"sakura": "sakura", "full_cache": "uncompressed", "on_device": "sakura"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One request as a device gets it. It holds all that is the user's; none of it goes further.
+
+    ``words`` are canonical; ``reference`` uint8 (px/2, px/2, 3). ``link_id`` names the emulated link to use, if any.
+    """
+
+    run_id: str
+    template_id: str
+    system: System
+    words: tuple[str, ...]
+    reference: np.ndarray | None
+    seed: int
+    rate_budget_bytes: int | None
+    link_id: str | None
+    rtt_s: float
+
+
+@dataclasses.dataclass
+class PreparedTemplate:
+    """What the device keeps of a template between edits."""
+
+    assets: TemplateAssets
+    geometry: CacheGeometry
+    description: Description
+    profile: Profile
+
+
+class Device:
+    """Runs edits one at a time. ``name`` is what people see."""
+
+    def __init__(self, editor: Editor, name: str) -> None:
+        self.editor, self.name = editor, name
+        self.engine = TorchEngine(editor)
+        self._cloud: CloudClient | None = None
+        self._cloud_url = ""
+        self._prepared: dict[str, PreparedTemplate] = {}
+        self._last_estimator: Estimator = DiscountedEstimator()
+        self._one_at_a_time = asyncio.Lock()
+
+    async def close(self) -> None:
+        if self._cloud:
+            await self._cloud.close()
+        self.engine.close()
+
+    async def connect(self, cloud_url: str) -> CloudClient:
+        """The connection to a cloud, opened anew when it was lost. Raises UserError."""
+        if self._cloud and (self._cloud.lost.is_set() or self._cloud_url != cloud_url):
+            await self._cloud.close()
+            self._cloud = None
+        if self._cloud is None:
+            self._cloud = await CloudClient.connect(cloud_url, self.editor.fingerprint)
+            self._cloud_url = cloud_url
+        return self._cloud
+
+    async def prepare(
+        self, template_id: str, cloud_url: str, progress: Callable[[float], None] = lambda done: None
+    ) -> PreparedTemplate:
+        """Fetch a template's description and measure how fast this device edits it. Raises UserError."""
+        known = self._prepared.get(template_id)
+        if known:
+            return known
+        cloud = await self.connect(cloud_url)
+        description = await cloud.describe(template_id, progress)
+        assets = TemplateAssets(
+            template_id=template_id,
+            title=template_id,
+            subject=description.subject,
+            picture=from_png(description.picture_png),
+            mask=from_png(description.mask_png)[..., 0] > 127,
+            person=None,
+        )
+        self._check(description, assets)
+        async with self._one_at_a_time:
+            profile = await self._measure(assets, description.geometry)
+        self._prepared[template_id] = PreparedTemplate(assets, description.geometry, description, profile)
+        return self._prepared[template_id]
+
+    def _check(self, description: Description, assets: TemplateAssets) -> None:
+        """Refuse a cache that is not of this model, this template and this device's token layout."""
+        if description.model != self.editor.fingerprint:
+            raise UserError("The cache is of another model than this device's; use the same checkpoint on both sides.")
+        if description.template != assets.fingerprint:
+            raise UserError(f"The cache is not of template {assets.template_id!r} as it is now; build it again.")
+        layout, runner, geometry = self.editor.layout(assets.for_editor()), self.editor.runner, description.geometry
+        expected = (self.editor.steps, runner.blocks, len(layout.reusable), runner.heads * runner.head_dim)
+        if (geometry.steps, geometry.blocks, geometry.rows, geometry.columns) != expected:
+            raise UserError(f"The cache of {assets.template_id!r} has a shape that this device's model cannot use.")
+
+    async def _measure(self, assets: TemplateAssets, geometry: CacheGeometry) -> Profile:
+        """Time one step with an empty cache and one without; the first pass of each only warms up."""
+        template = assets.for_editor()
+        request = assets.typical_requests(1)[0]
+        run = self.engine.start(template, request, geometry, new_codec("uncompressed"))
+        empty = bytes(geometry.full_cache_bytes // geometry.shards)
+        steps: dict[str, list[float]] = {"active": [], "full": []}
+        reconstruct_s = 0.0
+        for _ in range(3):
+            for kind, times in steps.items():
+                start = time.perf_counter()
+                for shard in range(geometry.shards_per_step):
+                    if kind == "full":
+                        await run.execute_locally(shard)
+                        continue
+                    kv, span = await run.reconstruct(shard, FULL, {0: empty})
+                    reconstruct_s = span.end - span.start
+                    start += reconstruct_s
+                    await run.execute(shard, kv)
+                times.append(time.perf_counter() - start)
+        return Profile(min(steps["active"]), min(steps["full"]), reconstruct_s)
+
+    def forget_templates(self) -> None:
+        """Ask for descriptions anew (the cloud's templates may have changed)."""
+        self._prepared.clear()
+
+    async def run(
+        self, job: Job, cloud_url: str, emit: EventSink, progress: Callable[[float], None] = lambda done: None
+    ) -> Outcome:
+        """Run a request; events go to ``emit``. Raises UserError where it cannot begin."""
+        arrived_s = time.perf_counter()
+        prepared = await self.prepare(job.template_id, cloud_url, progress)
+        request = Request(job.words, job.reference, job.seed)
+        self._check_request(prepared.assets, request)
+        async with self._one_at_a_time:
+            self._announce(job, prepared, emit)
+            if job.system == "on_device":
+                outcome = await self._run_on_device(prepared, request, emit)
+            else:
+                outcome = await self._run_with_cache(job, prepared, request, cloud_url, emit)
+        latency_s = time.perf_counter() - arrived_s
+        emit(
+            RunFinished(
+                at_s=latency_s,
+                picture_png=to_png(outcome.picture),
+                latency_s=latency_s,
+                received_bytes=outcome.received_bytes,
+                network_wait_s=outcome.network_wait_s,
+            )
+        )
+        return outcome
+
+    def _check_request(self, assets: TemplateAssets, request: Request) -> None:
+        side = self.editor.config.reference_px
+        if assets.has_reference and (request.reference is None or request.reference.shape != (side, side, 3)):
+            raise UserError(f"This template needs a reference picture of {side} x {side} px; choose one.")
+        unknown = [word for word in request.words if word not in self.editor.config.words]
+        if unknown or len(request.words) > self.editor.config.text_tokens:
+            raise UserError(f"The model cannot read the words {' '.join(request.words)[:80]!r}; use words that it knows.")
+
+    def _announce(self, job: Job, prepared: PreparedTemplate, emit: EventSink) -> None:
+        geometry, profile = prepared.geometry, prepared.profile
+        on_device = job.system == "on_device"
+        emit(
+            RunStarted(
+                at_s=0.0,
+                run_id=job.run_id,
+                template_id=job.template_id,
+                system=job.system,
+                device=self.name,
+                steps=geometry.steps,
+                shards_per_step=geometry.shards_per_step,
+                full_cache_bytes=geometry.full_cache_bytes,
+                planned_start_s=0.0 if on_device else job.rtt_s,
+                planned_step_s=profile.full_step_s if on_device else profile.active_step_s,
+                rate_budget_bytes=job.rate_budget_bytes,
+            )
+        )
+
+    async def _run_on_device(self, prepared: PreparedTemplate, request: Request, emit: EventSink) -> Outcome:
+        codec = new_codec("uncompressed")
+        run = self.engine.start(prepared.assets.for_editor(), request, prepared.geometry, codec)
+        return await edit_without_cache(prepared.geometry, run, emit)
+
+    async def _run_with_cache(
+        self, job: Job, prepared: PreparedTemplate, request: Request, cloud_url: str, emit: EventSink
+    ) -> Outcome:
+        codec_name = CODEC_OF_SYSTEM[job.system]
+        cloud = await self.connect(cloud_url)
+        source = await cloud.open_stream(job.template_id, codec_name, job.link_id)
+        rungs = prepared.description.rungs[codec_name]
+        controller: Controller = DeadlineController()
+        if job.rate_budget_bytes is not None and job.system == "sakura":
+            controller = BudgetController(rungs, job.rate_budget_bytes)
+        try:
+            pipeline = Pipeline(
+                geometry=prepared.geometry,
+                rungs=rungs,
+                source=source,
+                run=self.engine.start(
+                    prepared.assets.for_editor(), request, prepared.geometry, new_codec(codec_name)
+                ),
+                controller=controller,
+                estimator=self._estimator(),
+                profile=prepared.profile,
+                rtt_s=job.rtt_s,
+                emit=emit,
+                patient=job.system == "full_cache",
+            )
+            return await pipeline.edit()
+        finally:
+            await source.close()
+
+    def _estimator(self) -> Estimator:
+        """A new estimator that starts from what the last edit over the network learned."""
+        self._last_estimator = DiscountedEstimator(self._last_estimator.predict_mbps())
+        return self._last_estimator

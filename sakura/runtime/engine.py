@@ -1,0 +1,135 @@
+"""Engines run the computing stages of the pipeline. The torch engine runs nano on the CPU.
+
+Each stage is a thread of its own with a first-in-first-out queue, like the processors that they stand for; a call
+returns an awaitable, so the pipeline can queue work ahead and no stage waits for the event loop.
+"""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from sakura.backbone.attention import BlockKv, Inject, Plain
+from sakura.backbone.editor import EditState, Editor, Request, Template
+from sakura.cache.geometry import CacheGeometry
+from sakura.codec.interface import Codec, Representation
+
+ShardKv = dict[int, BlockKv]
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """When a piece of work ran, on ``time.perf_counter``."""
+
+    start: float
+    end: float
+
+
+class EngineRun(Protocol):
+    """One edit on an engine. Work of a kind runs in the order of its calls."""
+
+    def reconstruct(
+        self, shard: int, representation: Representation, segments: Mapping[int, bytes]
+    ) -> Awaitable[tuple[ShardKv, Span]]:
+        """Rebuild K and V of a shard. Raises ValueError where segments do not fit it."""
+        ...
+
+    def execute(self, shard: int, kv: ShardKv) -> Awaitable[Span]:
+        """Run a shard's blocks on the active tokens; begins and ends steps at their first and last shard."""
+        ...
+
+    def execute_locally(self, shard: int) -> Awaitable[Span]:
+        """Run a shard's blocks on all tokens. The first shard of a step begins that step anew."""
+        ...
+
+    def picture(self) -> Awaitable[np.ndarray]:
+        """The picture predicted by the last step that ended: uint8 (px, px, 3)."""
+        ...
+
+
+class TorchEngine:
+    """nano-flux2 with torch on the CPU: one thread computes, another reconstructs."""
+
+    name = "torch, CPU"
+
+    def __init__(self, editor: Editor) -> None:
+        self.editor = editor
+        self.compute = ThreadPoolExecutor(1, thread_name_prefix="execute")
+        self.helper = ThreadPoolExecutor(1, thread_name_prefix="reconstruct")
+
+    def start(self, template: Template, request: Request, geometry: CacheGeometry, codec: Codec) -> "TorchEngineRun":
+        return TorchEngineRun(self, template, request, geometry, codec)
+
+    def close(self) -> None:
+        self.compute.shutdown(wait=False, cancel_futures=True)
+        self.helper.shutdown(wait=False, cancel_futures=True)
+
+
+class TorchEngineRun:
+    """One edit on the torch engine."""
+
+    def __init__(
+        self, engine: TorchEngine, template: Template, request: Request, geometry: CacheGeometry, codec: Codec
+    ) -> None:
+        self.engine, self.geometry, self.codec = engine, geometry, codec
+        self.loop = asyncio.get_running_loop()
+        self._state: EditState | None = None
+        self._start: Callable[[], EditState] = lambda: engine.editor.start(template, request)
+        self._prepared = self.loop.run_in_executor(engine.compute, self._prepare)
+
+    def _prepare(self) -> None:
+        """Embed what is already there, so that it is done before the first shard arrives."""
+        self._state = self._start()
+        _ = self._state.rotary_active
+
+    @property
+    def state(self) -> EditState:
+        if self._state is None:  # the preparation failed; running it again raises what it raised
+            self._prepare()
+        assert self._state is not None
+        return self._state
+
+    def reconstruct(
+        self, shard: int, representation: Representation, segments: Mapping[int, bytes]
+    ) -> Awaitable[tuple[ShardKv, Span]]:
+        return self.loop.run_in_executor(self.engine.helper, self._reconstruct, shard, representation, segments)
+
+    def execute(self, shard: int, kv: ShardKv) -> Awaitable[Span]:
+        return self.loop.run_in_executor(self.engine.compute, self._execute, shard, kv)
+
+    def execute_locally(self, shard: int) -> Awaitable[Span]:
+        return self.loop.run_in_executor(self.engine.compute, self._execute, shard, None)
+
+    def picture(self) -> Awaitable[np.ndarray]:
+        return self.loop.run_in_executor(self.engine.helper, self.state.picture)
+
+    def _reconstruct(
+        self, shard: int, representation: Representation, segments: Mapping[int, bytes]
+    ) -> tuple[ShardKv, Span]:
+        start = time.perf_counter()
+        matrices = torch.from_numpy(self.codec.decode(self.geometry.shard_shape, representation, segments))
+        heads = self.engine.editor.runner.heads
+        blocks = matrices.unflatten(-1, (heads, -1))
+        kv = {
+            block: (blocks[None, 2 * index], blocks[None, 2 * index + 1])
+            for index, block in enumerate(self.geometry.blocks_of(shard))
+        }
+        return kv, Span(start, time.perf_counter())
+
+    def _execute(self, shard: int, kv: ShardKv | None) -> Span:
+        start = time.perf_counter()
+        blocks, step = self.geometry.blocks_of(shard), self.geometry.step_of(shard)
+        if blocks.start == 0:
+            if kv is None:
+                self.state.begin_full(step)
+            else:
+                self.state.begin_active(step)
+        self.state.run_blocks(blocks.start, blocks.stop, Plain() if kv is None else Inject(kv))
+        if blocks.stop == self.geometry.blocks:
+            self.state.end_step()
+        return Span(start, time.perf_counter())

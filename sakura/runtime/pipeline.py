@@ -1,0 +1,344 @@
+"""The pipelined runtime: reception and reconstruction of later shards overlap the execution of earlier ones.
+
+It knows no socket and no page: it is given a source of shards, an engine and a place for events, and keeps time with
+the event loop that it runs in.
+"""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from sakura.cache.geometry import CacheGeometry
+from sakura.codec.interface import Rung
+from sakura.control.controllers import Controller, Situation
+from sakura.control.estimators import Estimator
+from sakura.events import (
+    BandwidthMeasured,
+    EventSink,
+    FellBack,
+    LaneFinished,
+    NetworkWait,
+    RepresentationChosen,
+    StepFinished,
+)
+from sakura.pictures import to_png
+from sakura.runtime.engine import EngineRun, ShardKv, Span
+from sakura.runtime.source import Arrival, ShardDamagedError, ShardSource, SourceLostError
+
+LOOKAHEAD_SHARDS = 8
+MIN_PATIENCE_S = 0.25
+
+
+@dataclasses.dataclass
+class Profile:
+    """How long the device takes: one step with the cache, one step without it, one reconstruction."""
+
+    active_step_s: float
+    full_step_s: float
+    reconstruct_s: float = 0.003
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """A finished edit: the picture uint8 (px, px, 3), payload bytes received, time spent waiting, a fallback if any."""
+
+    picture: np.ndarray
+    received_bytes: int
+    network_wait_s: float
+    fell_back: bool
+
+
+class _Clock:
+    """Seconds since the run began, for the event loop's time and for the engine's spans."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop_start, self._engine_start = self._loop.time(), time.perf_counter()
+
+    def now(self) -> float:
+        return self._loop.time() - self._loop_start
+
+    def of_loop(self, loop_s: float) -> float:
+        return loop_s - self._loop_start
+
+    def of_engine(self, engine_s: float) -> float:
+        return engine_s - self._engine_start
+
+
+class Pipeline:
+    """One edit with a streamed cache.
+
+    ``patient`` never gives up on a slow network (the full cache as a baseline); it still does on a lost one.
+    """
+
+    def __init__(
+        self,
+        *,
+        geometry: CacheGeometry,
+        rungs: Sequence[Sequence[Rung]],
+        source: ShardSource,
+        run: EngineRun,
+        controller: Controller,
+        estimator: Estimator,
+        profile: Profile,
+        rtt_s: float,
+        emit: EventSink,
+        patient: bool = False,
+    ) -> None:
+        self.geometry, self.rungs, self.source, self.run = geometry, rungs, source, run
+        self.controller, self.estimator, self.profile, self.rtt_s = controller, estimator, profile, rtt_s
+        self.emit, self.patient = emit, patient
+        self.clock = _Clock()
+        self.shard_s = profile.active_step_s / geometry.shards_per_step
+        loop = asyncio.get_running_loop()
+        self._ready: list[asyncio.Future[ShardKv]] = [loop.create_future() for _ in range(geometry.shards)]
+        self._outstanding: dict[int, Rung] = {}
+        self._arriving_bytes = 0
+        self._refetched: set[int] = set()
+        self._executing = 0  # the first shard that is not finished
+        self._idle_since = 0.0  # when execution ran, or will run, out of queued work
+        self._progress = asyncio.Event()
+        self.received_bytes = 0
+        self.network_wait_s = 0.0
+
+    async def edit(self) -> Outcome:
+        """Run to the end. Raises only what the engine raises: a lost or slow network is survived on the device."""
+        receiving = [asyncio.create_task(self._request()), asyncio.create_task(self._receive())]
+        try:
+            fell_back = await self._execute()
+            picture = await self.run.picture()
+            return Outcome(picture, self.received_bytes, self.network_wait_s, fell_back)
+        finally:
+            for task in receiving:
+                task.cancel()
+            await asyncio.gather(*receiving, return_exceptions=True)
+            for future in self._ready:
+                future.cancel()
+
+    # Receive: choose and ask ahead of execution
+
+    async def _request(self) -> None:
+        try:
+            for shard in range(self.geometry.shards):
+                while shard >= self._executing + LOOKAHEAD_SHARDS:
+                    self._progress.clear()
+                    await self._progress.wait()
+                await self._ask(shard)
+        except SourceLostError as error:
+            self._lose(error)
+
+    async def _ask(self, shard: int) -> None:
+        predicted = self.estimator.predict_mbps()
+        situation = Situation(
+            shard=shard,
+            rungs=self.rungs[shard],
+            slack_s=self._slack_s(shard, predicted),
+            shard_s=self.shard_s,
+            predicted_mbps=predicted,
+        )
+        choice = self.controller.choose(situation)
+        self._outstanding[shard] = choice.rung
+        representation = choice.rung.representation
+        self.emit(
+            RepresentationChosen(
+                at_s=self.clock.now(),
+                shard=shard,
+                rank=representation.rank,
+                left_bits=representation.left_bits,
+                right_bits=representation.right_bits,
+                wanted_bytes=choice.rung.size_bytes,
+                budget_bytes=choice.budget_bytes,
+                predicted_mbps=predicted,
+                reason=choice.reason,
+            )
+        )
+        await self.source.fetch(shard, representation)
+
+    def _slack_s(self, shard: int, predicted_mbps: float) -> float:
+        """From the link being free for this shard until execution needs it, reconstruction taken off."""
+        now = self.clock.now()
+        waiting_bytes = sum(rung.size_bytes for rung in self._outstanding.values()) - self._arriving_bytes
+        link_free = now + 8e-6 * waiting_bytes / predicted_mbps
+        link_free = max(link_free, now + self.rtt_s)
+        start = max(self._idle_since, now)
+        needed = start + (shard - self._queued()) * self.shard_s
+        return needed - self.profile.reconstruct_s - link_free
+
+    def _queued(self) -> int:
+        """The first shard that execution has not been given yet."""
+        return next((s for s, future in enumerate(self._ready) if not future.done()), self.geometry.shards)
+
+    async def _receive(self) -> None:
+        previous_end = 0.0
+        reconstructing: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                arrival = await self.source.next()
+                rung = self._outstanding.get(arrival.shard)
+                if rung is None:
+                    continue
+                if not arrival.complete:
+                    self._arriving_bytes = arrival.wire_bytes
+                    continue
+                self._arriving_bytes = 0
+                del self._outstanding[arrival.shard]
+                self._finish_receiving(arrival, previous_end)
+                previous_end = arrival.finished_s
+                task = asyncio.create_task(self._reconstruct(arrival))
+                reconstructing.add(task)
+                task.add_done_callback(reconstructing.discard)
+        except (SourceLostError, ShardDamagedError) as error:
+            self._lose(error)
+        finally:
+            for task in reconstructing:
+                task.cancel()
+
+    def _finish_receiving(self, arrival: Arrival, previous_end: float) -> None:
+        self.received_bytes += arrival.wire_bytes
+        # A transfer that follows another without a pause also took the time since that one's last byte.
+        gap_s = arrival.started_s - previous_end
+        started_s = previous_end if previous_end and gap_s < self.rtt_s / 2 else arrival.started_s
+        now = self.clock.of_loop(arrival.finished_s)
+        measured = self.estimator.add(arrival.wire_bytes, arrival.finished_s - started_s)
+        self.emit(
+            LaneFinished(
+                at_s=now,
+                lane="receive",
+                shard=arrival.shard,
+                started_s=self.clock.of_loop(started_s),
+                received_bytes=arrival.wire_bytes,
+            )
+        )
+        if measured is not None:
+            predicted = self.estimator.predict_mbps()
+            self.emit(
+                BandwidthMeasured(at_s=now, shard=arrival.shard, measured_mbps=measured, predicted_mbps=predicted)
+            )
+
+    async def _reconstruct(self, arrival: Arrival) -> None:
+        shard = arrival.shard
+        try:
+            kv, span = await self.run.reconstruct(shard, arrival.representation, arrival.segments())
+        except (ShardDamagedError, ValueError) as error:
+            if shard in self._refetched:
+                self._lose(error)
+                return
+            self._refetched.add(shard)
+            rung = next(r for r in self.rungs[shard] if r.representation == arrival.representation)
+            self._outstanding[shard] = rung
+            await self.source.fetch(shard, arrival.representation)
+            return
+        self._emit_lane("reconstruct", shard, span)
+        if not self._ready[shard].done():
+            self._ready[shard].set_result(kv)
+
+    def _lose(self, error: Exception) -> None:
+        for future in self._ready:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # mark as seen: execution may be over already
+
+    # Execute: queue each shard as soon as it is there, or give up on the network
+
+    async def _execute(self) -> bool:
+        """Returns whether the device had to finish without the cache."""
+        pending: list[asyncio.Task[None]] = []
+        try:
+            for shard in range(self.geometry.shards):
+                try:
+                    kv = await asyncio.wait_for(asyncio.shield(self._ready[shard]), self._patience_s(shard))
+                except (TimeoutError, SourceLostError, ShardDamagedError, ValueError) as error:
+                    await asyncio.gather(*pending)
+                    await self._execute_locally(shard, error)
+                    return True
+                arrived = self.clock.now()
+                if arrived > self._idle_since:
+                    self.network_wait_s += arrived - self._idle_since
+                    self.emit(NetworkWait(at_s=arrived, shard=shard, started_s=self._idle_since))
+                self._idle_since = max(self._idle_since, arrived) + self.shard_s
+                pending.append(asyncio.create_task(self._run_shard(shard, kv)))
+            await asyncio.gather(*pending)
+            return False
+        finally:
+            for task in pending:
+                task.cancel()
+
+    def _patience_s(self, shard: int) -> float | None:
+        """How long to wait for a shard: until computing the rest of the edit locally would have been as fast."""
+        if self.patient:
+            return None
+        steps_left = self.geometry.steps - self.geometry.step_of(shard)
+        extra_s = steps_left * (self.profile.full_step_s - self.profile.active_step_s)
+        queued_s = max(0.0, self._idle_since - self.clock.now())
+        return queued_s + self.rtt_s + max(MIN_PATIENCE_S, extra_s)
+
+    async def _run_shard(self, shard: int, kv: ShardKv) -> None:
+        span = await self.run.execute(shard, kv)
+        self._emit_lane("execute", shard, span)
+        self._executing = shard + 1
+        behind = len([s for s in range(shard + 1, self.geometry.shards) if self._ready[s].done()])
+        self._idle_since = self.clock.of_engine(span.end) + behind * self.shard_s
+        self._progress.set()
+        await self._finish_step(shard)
+
+    async def _finish_step(self, shard: int) -> None:
+        step = self.geometry.step_of(shard)
+        if (shard + 1) % self.geometry.shards_per_step == 0 and step + 1 < self.geometry.steps:
+            preview = to_png(await self.run.picture())
+            self.emit(StepFinished(at_s=self.clock.now(), step=step, preview_png=preview))
+
+    async def _execute_locally(self, shard: int, cause: Exception) -> None:
+        """Compute the step of ``shard`` anew, and all later ones, without the cache."""
+        waited_s = max(0.0, self.clock.now() - self._idle_since)
+        if isinstance(cause, TimeoutError):
+            what = f"The network kept the device waiting for {waited_s:.2f} s"
+        else:
+            what = str(cause).rstrip(".")
+        self.network_wait_s += waited_s
+        self.emit(NetworkWait(at_s=self.clock.now(), shard=shard, started_s=self._idle_since))
+        self.emit(FellBack(at_s=self.clock.now(), shard=shard, reason=f"{what}, so the device computes the rest itself."))
+        first = shard - shard % self.geometry.shards_per_step
+        await execute_on_device(self.geometry, self.run, self.clock, self.emit, first)
+
+    def _emit_lane(self, lane: str, shard: int, span: Span) -> None:
+        _emit_span(self.emit, self.clock, lane, shard, span, on_device=False)
+
+
+def _emit_span(emit: EventSink, clock: _Clock, lane: str, shard: int, span: Span, *, on_device: bool) -> None:
+    emit(
+        LaneFinished(
+            at_s=clock.of_engine(span.end),
+            lane="execute" if lane == "execute" else "reconstruct",
+            shard=shard,
+            started_s=clock.of_engine(span.start),
+            on_device=on_device,
+        )
+    )
+
+
+async def execute_on_device(
+    geometry: CacheGeometry, run: EngineRun, clock: _Clock, emit: EventSink, first_shard: int = 0
+) -> None:
+    """Compute all shards from ``first_shard`` on without a cache; ``first_shard`` must begin a step."""
+
+    async def one(shard: int) -> None:
+        _emit_span(emit, clock, "execute", shard, await run.execute_locally(shard), on_device=True)
+        step = geometry.step_of(shard)
+        if (shard + 1) % geometry.shards_per_step == 0 and step + 1 < geometry.steps:
+            emit(StepFinished(at_s=clock.now(), step=step, preview_png=to_png(await run.picture())))
+
+    tasks = [asyncio.create_task(one(shard)) for shard in range(first_shard, geometry.shards)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def edit_without_cache(geometry: CacheGeometry, run: EngineRun, emit: EventSink) -> Outcome:
+    """On-device generation: every token computed at every step."""
+    await execute_on_device(geometry, run, _Clock(), emit)
+    return Outcome(await run.picture(), 0, 0.0, fell_back=False)
