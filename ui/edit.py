@@ -13,7 +13,7 @@ from gradio.utils import get_upload_folder
 from sakura.errors import UserError
 from sakura.events import System
 from sakura.network.trace import Trace
-from sakura.pictures import read_picture
+from sakura.pictures import fit_square, read_picture
 from sakura.studio import EditRequest, Studio, TemplateCard
 from ui.link import Link
 from ui.markup import error_markup, label_markup, note_markup, picture_uri, sparkline_svg
@@ -83,7 +83,7 @@ class EditView:
     def build(self) -> None:
         """Lay out the view and wire it. Called inside ``gr.Blocks``."""
         first = next(iter(self._cards))
-        trace_id, _, trace = self._studio.traces()[0]
+        _, _, trace = self._studio.traces()[0]
         with gr.Row(elem_classes="page", elem_id="edit-page"):
             self.setup: Setup = setup_card(self._studio, first)
             with gr.Column(elem_classes="main", min_width=0):
@@ -206,7 +206,7 @@ class EditView:
     def _bring_trace(self, path: str, template_id: str, system: System, own: OwnTraces) -> Update:
         s, name = self.setup, Path(path).name
         try:
-            trace = self._studio.load_trace(path, name)
+            trace = self._studio.load_trace(Path(path), name)
         except UserError as error:
             return {s.trace_error: error_markup(str(error))}
         own = {**own, f"{OWN_PREFIX}{name}": trace}
@@ -305,7 +305,7 @@ class EditView:
             run = self._studio.run_request(run_id) if run_id else None
         except UserError:
             run = None
-        trace_id, _, trace = self._studio.traces()[0]
+        _, _, trace = self._studio.traces()[0]
         if run is None:
             return {**self._trace_parts(trace), **self._system_parts("sakura")}
         card = self._cards[run.template_id]
@@ -343,6 +343,4 @@ class EditView:
 
 def _thumbnail(pixels: np.ndarray, side_px: int = 160) -> np.ndarray:
     """The middle square of a uint8 RGB picture, small enough to show among the references."""
-    from sakura.pictures import fit_square
-
     return fit_square(pixels, side_px).pixels

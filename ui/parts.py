@@ -1,10 +1,11 @@
-"""The page's own pieces as ``gr.HTML``: each has a fixed template that a script in ``static/`` fills once it is there."""
+"""The page's own pieces as ``gr.HTML``: fixed templates that the scripts in ``static/`` fill."""
 
 from collections.abc import Callable
 
 import gradio as gr
 
-CARET = '<svg class="caret" viewBox="0 0 12 12" aria-hidden="true"><path d="M2 4l4 4 4-4" fill="none" stroke="currentColor" stroke-width="1.6"/></svg>'
+from ui.theme import blossom_svg
+
 LOCK = (
     '<svg viewBox="0 0 16 16" aria-hidden="true"><rect x="3" y="7" width="10" height="7" rx="1.5" fill="none" '
     'stroke="currentColor" stroke-width="1.4"/><path d="M5.2 7V5a2.8 2.8 0 0 1 5.6 0v2" fill="none" '
@@ -13,7 +14,7 @@ LOCK = (
 
 
 def thumbs(name: str, items: list[dict[str, str]], value: str, label: str) -> gr.HTML:
-    """Up to four pictures as one radio group. ``items`` are ``{"id", "src", "alt"}``; ``select`` tells the chosen id."""
+    """Up to four pictures as one radio group. ``items`` are ``{"id", "src", "alt"}``, the value is the chosen id."""
     return gr.HTML(
         value=value,
         html_template=f'<div class="thumbs" role="radiogroup" aria-label="{label}"></div>',
@@ -71,6 +72,7 @@ def examples(words: list[str]) -> gr.HTML:
 
 
 ACTION_TEMPLATE = """
+<div class="error" role="alert" data-part="refused" hidden></div>
 <div class="act one">
   <button type="button" class="btn primary go" data-part="go"><span data-part="words">Edit</span>
     <span class="fill" data-part="fill" hidden></span></button>
@@ -109,8 +111,6 @@ PICTURES_TEMPLATE = """
       cx="6" cy="5" r="2.4" fill="var(--sk-surface)" stroke="currentColor" stroke-width="1.6"/><circle cx="12" cy="13"
       r="2.4" fill="var(--sk-surface)" stroke="currentColor" stroke-width="1.6"/></svg></button></section>
   <section class="card pics-card" aria-label="Pictures">
-    <div class="error" role="alert" data-part="error" hidden><span data-part="error-text"></span><button type="button"
-      class="btn small" data-part="error-close">Close</button></div>
     <div class="error" role="status" data-part="lost" hidden>The connection to the page's server is lost; it is tried
       again every second.</div>
     <div class="pics">
@@ -126,16 +126,19 @@ PICTURES_TEMPLATE = """
             <label><span data-part="heat-block-value">Block 1</span><input type="range" min="1" max="1" value="1"
               data-part="heat-block" aria-label="Block"></label></div></div></div>
       <div class="p-edit"><div class="cap">Your edit<i data-part="state">no edit yet</i></div>
-        <div class="pic" data-part="edit"></div></div>
+        <div class="pic" data-part="edit"></div>
+        <div class="error" role="alert" data-part="error" hidden><span data-part="error-text"></span><button
+          type="button" class="btn small" data-part="error-close">Close</button></div></div>
       <div class="p-how"><div class="lab2">What will happen</div><ol class="how" data-part="how"></ol></div>
       <div class="p-hero"><div class="metric"><div class="k" data-part="hero-name"></div>
         <output class="big" data-part="time"></output></div><p class="verdict" data-part="verdict"></p></div>
       <div class="p-numbers grid3">
         <div class="metric phone-only"><div class="k">Time</div><div class="v" data-part="time"></div></div>
         <div class="metric"><div class="k">Received</div><div class="v" data-part="received"></div></div>
-        <div class="metric not-phone" data-tip="The same data without compression; every quality figure is measured against it."
-          tabindex="0"><div class="k" data-part="second-name"></div><div class="v" data-part="second"></div></div>
-        <div class="metric not-phone"><div class="k" data-part="third-name"></div><div class="v" data-part="third"></div></div>
+        <div class="metric not-phone" tabindex="0"
+          data-tip="The same data without compression; every quality figure is measured against it."><div class="k" data-part="second-name"></div><div class="v" data-part="second"></div></div>
+        <div class="metric not-phone"><div class="k" data-part="third-name"></div><div class="v"
+          data-part="third"></div></div>
         <div class="metric phone-only"><div class="k">Waiting for network</div><div class="v"
           data-part="waiting"></div></div></div>
       <div class="p-steps"><div class="lab2">The picture so far</div><div class="steps" data-part="steps"></div></div>
@@ -156,10 +159,8 @@ def pictures() -> gr.HTML:
     )
 
 
-def header(device_names: Callable[[], list[str]]) -> gr.HTML:
+def header(device_names: Callable[[object], list[str]]) -> gr.HTML:
     """Brand, pages and the device chip; ``device_names`` is asked every few seconds."""
-    from ui.theme import blossom_svg
-
     markup = (
         f'<header class="bar"><div class="brand">{blossom_svg()}<span>SAKURA</span></div>'
         '<nav class="nav" aria-label="Pages"><a class="on" href="./" aria-current="page">Edit</a></nav>'

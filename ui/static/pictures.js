@@ -28,6 +28,7 @@
     function showPlan(plan) {
       cancelAnimationFrame(frame);
       showTemplate(plan);
+      $("error").hidden = true;
       element.firstElementChild.dataset.mode = "plan";
       $("state").textContent = "no edit yet";
       $("edit").replaceChildren(h("span", { class: "empty" }, "Your edit appears here, step by step."));
@@ -83,6 +84,7 @@
         ...thumbs.map((src, i) => h("div", { class: "thumb" }, h("img", { src, alt: i ? "What you brought" : "Template" }))),
         h("div", { class: "pick-words" }, h("b", {}, view.title), h("span", {}, view.prompt ? view.prompt : view.network)),
       );
+      if (innerWidth < 1100) element.scrollIntoView({ behavior: sakura.calm() ? "auto" : "smooth", block: "start" });
       cancelAnimationFrame(frame);
       tick();
     }
@@ -275,7 +277,6 @@
       if (what === "start") showStart(detail);
       if (what === "events") detail.forEach(take);
       if (what === "over") showOver(detail);
-      if (what === "refused") showError(detail);
       if (what === "lost") $("lost").hidden = false;
       if (what === "back") $("lost").hidden = true;
     });

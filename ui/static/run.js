@@ -2,6 +2,8 @@
 "use strict";
 
 (() => {
+  const GATHER_MS = 60; // events that follow each other closely come in one answer
+  const SCORES_WITHIN_MS = 60000;
   const listeners = [];
   let generation = 0;
 
@@ -45,8 +47,8 @@
       if (mine !== generation) return;
       if (view.error) {
         store.leave();
-        tell("refused", view.error);
         if (store.plan) tell("plan", store.plan);
+        tell("refused", view.error);
         return;
       }
       const run = { id, view, events: [], over: false, origin: Infinity };
@@ -59,7 +61,8 @@
         const answer = await patiently(mine, () => store.server.run_events([id, run.events.length]));
         if (mine !== generation) return;
         take(run, answer.events);
-        if (run.over && answer.complete) return;
+        if (run.over && (answer.complete || performance.now() - run.endedAt > SCORES_WITHIN_MS)) return;
+        await new Promise((resume) => setTimeout(resume, GATHER_MS));
       }
     },
   };
@@ -74,6 +77,7 @@
     const last = events.find((event) => event.kind === "run_finished" || event.kind === "run_failed");
     if (last) {
       run.over = true;
+      run.endedAt = performance.now();
       setMode(last.kind === "run_finished" ? "done" : "failed");
       tell("over", run);
     }

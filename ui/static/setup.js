@@ -149,7 +149,11 @@
         done += detail.filter((event) => event.kind === "step_finished").length;
         executed += detail.filter((event) => event.kind === "lane_finished" && event.lane === "execute").length;
       }
-      if (what === "refused") pressed = false;
+      if (what === "refused") {
+        pressed = false;
+        $("refused").textContent = detail;
+        $("refused").hidden = false;
+      }
       draw();
       if (store.mode === "running") $("fill").style.width = `${(100 * executed) / (steps * store.run.view.plan.shards_per_step)}%`;
     });
@@ -163,6 +167,7 @@
     $("go").addEventListener("click", () => {
       if ($("go").getAttribute("aria-disabled") === "true") return;
       pressed = true;
+      $("refused").hidden = true;
       draw();
       trigger("edit");
     });

@@ -308,7 +308,7 @@
       const wide = Math.max(x(to_s) - from - 1, 1.5);
       const top = layout.lanes[index];
       const fill = event.on_device ? "var(--sys-device)" : `var(--lane-${lane})`;
-      const mark = s("g", { class: "block", tabindex: -1, role: "button", "data-lane": lane, "data-shard": shard, "data-key": `${lane}-${shard}` });
+      const mark = s("g", { class: "shard", tabindex: -1, role: "button", "data-lane": lane, "data-shard": shard, "data-key": `${lane}-${shard}` });
       mark.append(event.cut
         ? s("path", { d: torn(from, top, wide, layout.lane_px), fill })
         : s("rect", { x: from, y: top, width: wide, height: layout.lane_px, rx: 2, fill }));
@@ -344,7 +344,7 @@
     }
 
     function wait(from_s, to_s, shard) {
-      const mark = s("g", { class: "block", tabindex: -1, role: "button", "data-lane": "wait", "data-shard": shard, "data-key": `wait-${shard}` },
+      const mark = s("g", { class: "shard", tabindex: -1, role: "button", "data-lane": "wait", "data-shard": shard, "data-key": `wait-${shard}` },
         s("rect", { x: x(from_s), y: layout.lanes[2], width: Math.max(x(to_s) - x(from_s) - 1, 1.5), height: layout.lane_px, rx: 2, fill: "url(#wait-hatch)" }));
       mark.setAttribute("aria-label", words(mark));
       return mark;
@@ -506,7 +506,7 @@
     }
 
     svg.addEventListener("keydown", (event) => {
-      const mark = event.target.closest(".block");
+      const mark = event.target.closest(".shard");
       if (!mark) return;
       if (event.key === "Escape") tip.hidden = true;
       else if (event.key === "Enter" || event.key === " ") {
@@ -517,14 +517,14 @@
         go(mark, event.key);
       }
     });
-    svg.addEventListener("click", (event) => showTip(event.target.closest(".block")));
+    svg.addEventListener("click", (event) => showTip(event.target.closest(".shard")));
     svg.addEventListener("dblclick", (event) => {
-      const mark = event.target.closest(".block");
+      const mark = event.target.closest(".shard");
       if (mark) openShard(Number(mark.dataset.shard), mark.dataset.key);
     });
-    svg.addEventListener("pointerover", (event) => showTip(event.target.closest(".block")));
+    svg.addEventListener("pointerover", (event) => showTip(event.target.closest(".shard")));
     svg.addEventListener("pointerleave", () => (tip.hidden = true));
-    svg.addEventListener("focusin", (event) => showTip(event.target.closest(".block")));
+    svg.addEventListener("focusin", (event) => showTip(event.target.closest(".shard")));
     svg.addEventListener("focusout", () => (tip.hidden = true));
 
     function showTip(mark) {
@@ -650,8 +650,7 @@
     }
 
     function summary(run) {
-      const failed = run.events.find((event) => event.kind === "run_failed");
-      if (failed) return failed.reason;
+      if (run.events.some((event) => event.kind === "run_failed")) return "The edit ended before its last step.";
       const fell = run.events.find((event) => event.kind === "fell_back");
       if (fell) return `From shard ${fell.shard + 1} the device computed without the cache.`;
       if (run.view.plan.system === "on_device") return "The device computed every step by itself.";
