@@ -1,12 +1,45 @@
-"""The one service behind the page and the command line: templates, devices, edits and their events."""
+"""The one service behind the page and the command line: templates, devices, edits and their events.
 
+Its methods are called from any thread; its own work happens on an event loop in a thread of its own.
+"""
+
+import asyncio
+import collections
+import contextlib
 import dataclasses
+import hashlib
+import secrets
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from sakura.events import AnyEvent, System
+from device_bridge.hub import ConnectedDevice, Hub
+from device_bridge.protocol import RunJob
+from sakura import prompts
+from sakura.backbone.tokens import masked_tokens
+from sakura.cloud.client import CloudClient
+from sakura.errors import UserError
+from sakura.events import AnyEvent, QualityMeasured, RunFailed, RunFinished, System
+from sakura.network.formats import load_trace
+from sakura.network.library import load_library_trace, trace_ids
 from sakura.network.trace import Trace
-from sakura.portraits.tasks import Subject, Task
+from sakura.pictures import fit_square, fit_square_mask, from_png, to_png
+from sakura.portraits.tasks import Subject, Task, render_truth
+from sakura.processes import Role
+from sakura.settings import SHIPPED_TEMPLATES, own_templates
+from sakura.templates import ReferencePicture, TemplateAssets, TemplateLibrary, save_template, shipped_references
+
+PICTURE_PX = 128
+REFERENCE_PX = 64
+PATCH_PX = 8
+MAX_RUNS_KEPT = 64
+CALL_TIMEOUT_S = 330.0
+DEVICE_TIMEOUT_S = 120.0
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +67,18 @@ class DeviceCard:
 
 
 @dataclasses.dataclass(frozen=True)
+class Plan:
+    """What an edit is expected to take on the device, measured there when it got ready for the template."""
+
+    steps: int
+    shards_per_step: int
+    start_s: float
+    step_s: float
+    full_cache_bytes: int
+    on_device_s: float
+
+
+@dataclasses.dataclass(frozen=True)
 class EditRequest:
     """One press of Edit. ``reference`` is uint8 RGB of any size, ``prompt`` free text; each where the task needs it."""
 
@@ -47,4 +92,396 @@ class EditRequest:
     trace_offset_s: float = 0.0
     seed: int = 0
     device_id: str | None = None
-    truth: np.ndarray | None = None
+
+
+class _Run:
+    """A run's request and its events so far. Readers wait on ``changed``."""
+
+    def __init__(self, run_id: str, request: EditRequest, device: ConnectedDevice) -> None:
+        self.run_id, self.request, self.device = run_id, request, device
+        self.events: list[AnyEvent] = []
+        self.changed = threading.Condition()
+        self.active = True  # no final event yet
+        self.over = False  # no more events will come
+        self.task: asyncio.Task[None] | None = None
+
+    def append(self, event: AnyEvent) -> None:
+        with self.changed:
+            self.events.append(event)
+            self.active = self.active and not isinstance(event, RunFinished | RunFailed)
+            self.changed.notify_all()
+
+    def finish(self) -> None:
+        with self.changed:
+            self.active, self.over = False, True
+            self.changed.notify_all()
+
+
+class Studio:
+    """Templates, devices and runs. ``cloud_url`` is where caches come from; devices connect to the hub."""
+
+    def __init__(self, *, hub_port: int = 0, host: str = "127.0.0.1", token: str | None = None) -> None:
+        self.cloud_url = ""
+        self.library = TemplateLibrary(SHIPPED_TEMPLATES, own_templates())
+        self.hub = Hub(token or secrets.token_urlsafe(24), host=host, port=hub_port)
+        self._runs: collections.OrderedDict[str, _Run] = collections.OrderedDict()
+        self._runs_lock = threading.Lock()
+        self._cloud: CloudClient | None = None
+        self._importance: dict[str, np.ndarray] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="studio", daemon=True)
+        self._thread.start()
+        self._call(self.hub.__aenter__())
+
+    def close(self) -> None:
+        """Disconnect everything and end the loop."""
+        with contextlib.suppress(UserError):
+            self._call(self._shut_down())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+
+    async def _shut_down(self) -> None:
+        for run in self._runs.values():
+            if run.task:
+                run.task.cancel()
+        if self._cloud:
+            await self._cloud.close()
+        await self.hub.__aexit__()
+
+    def _call(self, work: Coroutine[object, object, T], timeout_s: float = CALL_TIMEOUT_S) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result(timeout_s)
+        except TimeoutError as error:
+            future.cancel()
+            raise UserError(f"This took longer than {timeout_s:.0f} s and was given up; try again.") from error
+
+    # Templates, references, prompts, traces
+
+    def templates(self) -> list[TemplateCard]:
+        """All templates, shipped ones first."""
+        return [
+            TemplateCard(t.template_id, t.title, t.task, t.subject, t.picture, t.mask) for t in self.library
+        ]
+
+    def add_template(self, title: str, subject: Subject, picture: np.ndarray, mask: np.ndarray) -> str:
+        """Keep a template of one's own: ``picture`` uint8 RGB, ``mask`` bool of the same size. Returns its id."""
+        square = fit_square(picture, PICTURE_PX).pixels
+        region = fit_square_mask(mask, PICTURE_PX)
+        if not region.any():
+            raise UserError("Nothing of the mask is left after cropping the picture to a square; mark its middle part.")
+        digest = hashlib.sha256(square.tobytes() + region.tobytes() + subject.encode()).hexdigest()[:10]
+        assets = TemplateAssets(f"own-{digest}", title.strip()[:60] or "My template", subject, square, region, None)
+        save_template(assets, own_templates() / assets.template_id)
+        return assets.template_id
+
+    def references(self, template_id: str) -> list[np.ndarray]:
+        """Reference pictures offered for a template; none for instructions."""
+        return [reference.picture for reference in shipped_references(self.library.get(template_id).task)]
+
+    def prompt_examples(self, template_id: str) -> list[str]:
+        """Instructions that the template understands; none for templates that take a reference picture."""
+        return list(prompts.EXAMPLES.get(self.library.get(template_id).subject, ()))
+
+    def prompt_help(self, template_id: str) -> str:
+        """One sentence with the words that the template understands."""
+        return prompts.prompt_help(self.library.get(template_id).subject)
+
+    def check_prompt(self, template_id: str, prompt: str) -> None:
+        """Raises UserError where the template cannot follow the instruction."""
+        prompts.parse_prompt(prompt, self.library.get(template_id).subject)
+
+    def traces(self) -> list[tuple[str, str, Trace]]:
+        """Shipped traces: id, title, trace."""
+        found = []
+        for trace_id in trace_ids():
+            trace = load_library_trace(trace_id)
+            found.append((trace_id, trace.title, trace))
+        return found
+
+    def load_trace(self, path: Path, name: str) -> Trace:
+        """A trace from a user's file. Raises UserError."""
+        return load_trace(path, name)
+
+    # Devices and plans
+
+    def devices(self) -> list[DeviceCard]:
+        """The connected devices, the oldest first."""
+        return [DeviceCard(device.device_id, device.name) for device in list(self.hub.devices.values())]
+
+    def wait_for_device(self, timeout_s: float = DEVICE_TIMEOUT_S) -> DeviceCard:
+        """The first device, waiting for one to connect. Raises UserError."""
+
+        async def wait() -> None:
+            while not self.hub.devices:
+                await asyncio.sleep(0.05)
+
+        self._call(asyncio.wait_for(wait(), timeout_s), timeout_s + 1)
+        return self.devices()[0]
+
+    def plan(
+        self,
+        template_id: str,
+        system: System,
+        device_id: str | None = None,
+        progress: Callable[[float], None] = lambda done: None,
+    ) -> Plan:
+        """Get the device ready for a template, building the cache if there is none. Raises UserError."""
+        return self._call(self._plan(template_id, system, device_id, progress))
+
+    async def _plan(
+        self, template_id: str, system: System, device_id: str | None, progress: Callable[[float], None]
+    ) -> Plan:
+        self.library.get(template_id)
+        prepared = await self.hub.prepare(self.hub.device(device_id), template_id, self.cloud_url, progress)
+        geometry, on_device = prepared.geometry, system == "on_device"
+        return Plan(
+            steps=geometry.steps,
+            shards_per_step=geometry.shards_per_step,
+            start_s=0.0 if on_device else 0.02,
+            step_s=prepared.full_step_s if on_device else prepared.active_step_s,
+            full_cache_bytes=geometry.full_cache_bytes,
+            on_device_s=geometry.steps * prepared.full_step_s,
+        )
+
+    def importance(self, template_id: str) -> np.ndarray:
+        """Importance of the template's clean tokens: float32 (steps, blocks, rows, columns), NaN in the edited region.
+
+        Averages 1 over all reusable tokens; of the two tokens at a place (noisy and clean) the sum is shown.
+        """
+        if template_id not in self._importance:
+            self._importance[template_id] = self._importance_map(template_id)
+        return self._importance[template_id]
+
+    def _importance_map(self, template_id: str) -> np.ndarray:
+        async def ask() -> np.ndarray:
+            return await (await self._cloud_client()).importance(template_id)
+
+        scores = self._call(ask()).mean(0)
+        template = self.library.get(template_id)
+        masked = masked_tokens(template.mask, PATCH_PX)
+        rows = template.picture.shape[0] // PATCH_PX
+        unmasked = np.setdiff1d(np.arange(rows * rows), masked)
+        # Reusable tokens are the unmasked noisy ones, then all clean ones of the template.
+        clean = scores[..., len(unmasked) :].copy()
+        clean[..., unmasked] += scores[..., : len(unmasked)]
+        clean[..., list(masked)] = np.nan
+        return clean.reshape(*scores.shape[:2], rows, rows)
+
+    async def _cloud_client(self) -> CloudClient:
+        if self._cloud and self._cloud.lost.is_set():
+            await self._cloud.close()
+            self._cloud = None
+        if self._cloud is None:
+            self._cloud = await CloudClient.connect(self.cloud_url, "")
+        return self._cloud
+
+    # Runs
+
+    def start(self, request: EditRequest) -> str:
+        """Begin an edit; returns its run id at once. Raises UserError where it cannot begin."""
+        template = self.library.get(request.template_id)
+        words, factors, reference = self._read_request(template, request)
+        if request.rate_budget_bytes is not None and request.rate_budget_bytes < 1:
+            raise UserError("The bytes to spend must be a positive number; use automatic if you are not sure.")
+        return self._call(self._start(template, request, words, factors, reference))
+
+    def _read_request(
+        self, template: TemplateAssets, request: EditRequest
+    ) -> tuple[tuple[str, ...], dict[str, object] | None, np.ndarray | None]:
+        """Words for the model, the factors that the truth follows from where they are known, the fitted reference."""
+        if not template.has_reference:
+            instruction = prompts.parse_prompt(request.prompt, template.subject)
+            return instruction.words, instruction.factors, None
+        if request.reference is None:
+            raise UserError("Choose a reference picture, or bring one of your own.")
+        words = ("swap", "face") if template.task == "face_swap" else ("wear", "garment")
+        shipped = _find_reference(template.task, request.reference)
+        return words, shipped.factors if shipped else None, fit_square(request.reference, REFERENCE_PX).pixels
+
+    async def _start(
+        self,
+        template: TemplateAssets,
+        request: EditRequest,
+        words: tuple[str, ...],
+        factors: dict[str, object] | None,
+        reference: np.ndarray | None,
+    ) -> str:
+        device = self.hub.device(request.device_id)
+        for other in list(self._runs.values()):
+            if other.device is not device or other.over:
+                continue
+            if other.active:
+                raise UserError(f"{device.name} is busy with another edit; wait until it is done, or stop it.")
+            # Only its scores are still being measured: the new edit matters more.
+            if other.task:
+                other.task.cancel()
+                await asyncio.gather(other.task, return_exceptions=True)
+        run = _Run(secrets.token_urlsafe(8), request, device)
+        with self._runs_lock:
+            self._runs[run.run_id] = run
+            while len(self._runs) > MAX_RUNS_KEPT:
+                self._runs.popitem(last=False)
+        job = RunJob(
+            run_id=run.run_id,
+            template_id=template.template_id,
+            cloud_url=self.cloud_url,
+            system=request.system,
+            words=list(words),
+            reference_png=None if reference is None else to_png(reference),
+            seed=request.seed,
+            rate_budget_bytes=request.rate_budget_bytes,
+            link_id=run.run_id,
+            rtt_s=request.rtt_s,
+        )
+        truth = None
+        if template.person and factors is not None:
+            truth = render_truth(template.person, template.subject, factors, template.picture.shape[0])
+        run.task = asyncio.create_task(self._run(run, job, template.mask, truth))
+        return run.run_id
+
+    async def _run(self, run: _Run, job: RunJob, mask: np.ndarray, truth: np.ndarray | None) -> None:
+        try:
+            await self._declare_link(run)
+            picture = None
+            async for event in self.hub.run(run.device, job):
+                run.append(event)
+                if isinstance(event, RunFinished):
+                    picture = from_png(event.picture_png)
+            if picture is not None:
+                run.append(await self._measure(run, job, picture, mask, truth))
+        except UserError as error:
+            if run.active:
+                run.append(RunFailed(at_s=0.0, reason=str(error)))
+        finally:
+            run.finish()
+
+    async def _declare_link(self, run: _Run) -> None:
+        """The run's network. Without a cloud the device finds out by itself and computes alone."""
+        if run.request.system == "on_device":
+            return
+        request = run.request
+        with contextlib.suppress(UserError):
+            cloud = await self._cloud_client()
+            await cloud.emulate_link(run.run_id, request.trace, request.rtt_s, request.trace_offset_s)
+
+    async def _measure(
+        self, run: _Run, job: RunJob, picture: np.ndarray, mask: np.ndarray, truth: np.ndarray | None
+    ) -> AnyEvent:
+        """Run the same request with the full cache, unpaced, and score the picture against it and the truth."""
+        began = self._loop.time()
+        measuring = RunJob(
+            run_id=f"{job.run_id}-full",
+            template_id=job.template_id,
+            cloud_url=job.cloud_url,
+            system="full_cache",
+            words=job.words,
+            reference_png=job.reference_png,
+            seed=job.seed,
+            rate_budget_bytes=None,
+            link_id=None,
+            rtt_s=0.0,
+        )
+        full = None
+        finished = False
+        try:
+            async for event in self.hub.run(run.device, measuring):
+                if isinstance(event, RunFinished):
+                    full = from_png(event.picture_png)
+            finished = True
+        finally:
+            if not finished:
+                with contextlib.suppress(UserError):
+                    await self.hub.stop(run.device, measuring.run_id)
+
+        def score() -> QualityMeasured:
+            from sakura.metrics import compare  # torch and lpips: not needed before the first score
+
+            return QualityMeasured(
+                at_s=self._loop.time() - began,
+                against_full_cache=None if full is None else compare(picture, full, mask),
+                against_truth=None if truth is None else compare(picture, truth, mask),
+            )
+
+        return await asyncio.to_thread(score)
+
+    def events(self, run_id: str, cursor: int, timeout_s: float) -> list[AnyEvent]:
+        """Events from number ``cursor`` on; waits up to ``timeout_s`` for one. Raises UserError on an unknown run."""
+        run = self._find(run_id)
+        with run.changed:
+            run.changed.wait_for(lambda: len(run.events) > cursor or run.over, timeout_s)
+            return run.events[cursor:]
+
+    def is_over(self, run_id: str) -> bool:
+        """Whether no more events will come (scores included)."""
+        return self._find(run_id).over
+
+    def run_request(self, run_id: str) -> EditRequest:
+        """What a run was asked to do. Raises UserError on an unknown run."""
+        return self._find(run_id).request
+
+    def change_network(self, run_id: str, trace: Trace) -> None:
+        """Switch a run's emulated network at once. Raises UserError."""
+        request = self._find(run_id).request
+
+        async def change() -> None:
+            cloud = await self._cloud_client()
+            await cloud.emulate_link(run_id, trace, request.rtt_s, request.trace_offset_s)
+
+        self._call(change())
+
+    def stop(self, run_id: str) -> None:
+        """End a run early; it then ends with a RunFailed event."""
+        run = self._find(run_id)
+        if run.active:
+            self._call(self.hub.stop(run.device, run_id))
+
+    def _find(self, run_id: str) -> _Run:
+        with self._runs_lock:
+            if run_id in self._runs:
+                return self._runs[run_id]
+        raise UserError("That edit is not known any more; press Edit to start a new one.")
+
+
+def _find_reference(task: Task, picture: np.ndarray) -> ReferencePicture | None:
+    """The shipped reference that these pixels are, if they are one."""
+    return next((r for r in shipped_references(task) if np.array_equal(r.picture, picture)), None)
+
+
+class LocalRoles:
+    """A cloud and a device on this machine, each a process of its own, for a studio. A context manager.
+
+    Without ``wait`` the processes come up in the background; call :meth:`wait_ready` before an edit.
+    """
+
+    def __init__(self, studio: Studio, *, cloud_port: int = 0, threads: int = 1, wait: bool = True) -> None:
+        self.studio, self.wait = studio, wait
+        # One core computes, the other receives and reconstructs: no library may spread over both.
+        single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        cloud = ["sakura", "cloud", "--port", str(cloud_port), "--with-parent"]
+        device = ["device_bridge", "agent", "--connect", studio.hub.url, "--threads", str(threads), "--with-parent"]
+        self.cloud = Role("cloud", cloud, single)
+        self.device = Role(
+            "device", device, {**single, "OMP_NUM_THREADS": str(threads), "SAKURA_DEVICE_TOKEN": studio.hub.token}
+        )
+
+    def __enter__(self) -> "LocalRoles":
+        self.cloud.start()
+        self.device.start()
+        if self.wait:
+            try:
+                self.wait_ready()
+            except BaseException:
+                self.__exit__()
+                raise
+        return self
+
+    def wait_ready(self) -> None:
+        """Until an edit can be made. Raises UserError."""
+        self.studio.cloud_url = f"ws://127.0.0.1:{self.cloud.wait_ready()}"
+        self.device.wait_ready()
+        self.studio.wait_for_device()
+
+    def __exit__(self, *_: object) -> None:
+        self.device.close()
+        self.cloud.close()

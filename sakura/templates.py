@@ -16,6 +16,7 @@ from PIL import Image
 
 from sakura.backbone.editor import Request, Template
 from sakura.errors import UserError
+from sakura.settings import SHIPPED_TEMPLATES
 from sakura.portraits.drawing import render_garment, render_mask, render_portrait
 from sakura.portraits.factors import FACE_FACTORS, GARMENT_FACTORS, Portrait, sample_portrait
 from sakura.portraits.tasks import (
@@ -28,7 +29,6 @@ from sakura.portraits.tasks import (
     task_of,
 )
 
-DATA = Path(__file__).resolve().parent.parent / "data"
 IMPORTANCE_REQUESTS = 4
 
 
@@ -190,4 +190,4 @@ def write_shipped_templates(folder: Path, size: int) -> None:
 
 
 if __name__ == "__main__":
-    write_shipped_templates(DATA / "templates", 128)
+    write_shipped_templates(SHIPPED_TEMPLATES, 128)

@@ -1,0 +1,49 @@
+"""Start everything and open the page. Options come from the command line; there is no logic here."""
+
+import argparse
+import socket
+import sys
+
+MIN_PYTHON = (3, 11)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Serve the SAKURA page with its cloud and one local device.")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
+    parser.add_argument("--port", type=int, default=7860, help="port of the page (default: 7860)")
+    options = parser.parse_args()
+    if sys.version_info < MIN_PYTHON:
+        sys.exit(f"SAKURA needs Python {MIN_PYTHON[0]}.{MIN_PYTHON[1]} or newer; this is {sys.version.split()[0]}.")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((options.host, options.port))
+        except OSError:
+            sys.exit(
+                f"Port {options.port} of {options.host} is taken; stop what uses it, or choose another with --port."
+            )
+    try:
+        # The roles start while the page's libraries load.
+        from sakura.errors import UserError
+        from sakura.studio import LocalRoles, Studio
+    except ModuleNotFoundError as error:
+        sys.exit(f"The package {error.name} is missing; run `make install`.")
+    studio = Studio()
+    try:
+        with LocalRoles(studio, wait=False) as roles:
+            from ui.page import build_page, launch_options
+
+            page = build_page(studio)
+            roles.wait_ready()
+            print(f"SAKURA is ready: http://{options.host}:{options.port}", flush=True)  # noqa: T201
+            page.launch(server_name=options.host, server_port=options.port, quiet=True, **launch_options())
+    except UserError as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        pass
+    finally:
+        studio.close()
+
+
+if __name__ == "__main__":
+    main()

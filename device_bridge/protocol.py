@@ -1,0 +1,119 @@
+"""Messages between the hub and its devices, over a websocket: msgpack maps with a ``kind`` field."""
+
+from typing import TypeAlias
+
+import msgspec
+
+from sakura.cache.geometry import CacheGeometry
+from sakura.events import AnyEvent, System
+
+VERSION = 1
+MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+# A device that does not answer pings is gone within PING_INTERVAL_S + PING_TIMEOUT_S.
+PING_INTERVAL_S = 2.0
+PING_TIMEOUT_S = 2.5
+
+
+class _Message(msgspec.Struct, frozen=True, tag_field="kind"):
+    pass
+
+
+class DeviceHello(_Message, tag="device_hello"):
+    """The first message of a device: its protocol version, the token it was given, its name and its engine."""
+
+    version: int
+    token: str
+    name: str
+    engine: str
+
+
+class Accepted(_Message, tag="accepted"):
+    """The device is welcome under this id."""
+
+    device_id: str
+
+
+class Rejected(_Message, tag="rejected"):
+    """The device is not welcome; the connection ends."""
+
+    reason: str
+
+
+class Prepare(_Message, tag="prepare"):
+    """Get ready for edits of a template (its description, warm caches, a speed measurement)."""
+
+    template_id: str
+    cloud_url: str
+
+
+class Preparing(_Message, tag="preparing"):
+    """The cloud is building the template's cache; ``done`` from 0 to 1."""
+
+    template_id: str
+    done: float
+
+
+class Prepared(_Message, tag="prepared"):
+    """The device is ready for a template, and takes this long a step with and without the cache."""
+
+    template_id: str
+    geometry: CacheGeometry
+    active_step_s: float
+    full_step_s: float
+
+
+class NotPrepared(_Message, tag="not_prepared"):
+    """The device could not get ready, with a sentence why."""
+
+    template_id: str
+    reason: str
+
+
+class RunJob(_Message, tag="run_job"):
+    """Run a request. ``reference_png`` and ``words`` are the user's; they stay on the device."""
+
+    run_id: str
+    template_id: str
+    cloud_url: str
+    system: System
+    words: list[str]
+    reference_png: bytes | None
+    seed: int
+    rate_budget_bytes: int | None
+    link_id: str | None
+    rtt_s: float
+
+
+class StopJob(_Message, tag="stop_job"):
+    """End a run early."""
+
+    run_id: str
+
+
+class RunEvent(_Message, tag="run_event"):
+    """Something happened in a run."""
+
+    run_id: str
+    event: AnyEvent
+
+
+ToDevice: TypeAlias = Accepted | Rejected | Prepare | RunJob | StopJob
+FromDevice: TypeAlias = DeviceHello | Preparing | Prepared | NotPrepared | RunEvent
+
+_ENCODER = msgspec.msgpack.Encoder()
+_TO_DEVICE = msgspec.msgpack.Decoder(ToDevice)
+_FROM_DEVICE = msgspec.msgpack.Decoder(FromDevice)
+
+
+def encode(message: ToDevice | FromDevice) -> bytes:
+    return _ENCODER.encode(message)
+
+
+def decode_to_device(data: bytes) -> ToDevice:
+    """Raises msgspec.DecodeError on anything that is not a message for a device."""
+    return _TO_DEVICE.decode(data)
+
+
+def decode_from_device(data: bytes) -> FromDevice:
+    """Raises msgspec.DecodeError on anything that is not a message of a device."""
+    return _FROM_DEVICE.decode(data)

@@ -1,0 +1,5 @@
+"""`python -m sakura`."""
+
+from sakura.cli import app
+
+app()
