@@ -125,9 +125,7 @@ class _Session:
             self.outbox.put_nowait(NotPrepared(template_id, str(error)))
             return
         profile = prepared.profile
-        self.outbox.put_nowait(
-            Prepared(template_id, prepared.geometry, profile.active_step_s, profile.full_step_s)
-        )
+        self.outbox.put_nowait(Prepared(template_id, prepared.geometry, profile.active_step_s, profile.full_step_s))
 
     async def _run(self, message: RunJob) -> None:
         began = time.perf_counter()

@@ -165,7 +165,9 @@ class Hub:
         if not isinstance(hello, DeviceHello):
             return None
         if hello.version != VERSION:
-            reason = f"This hub speaks version {VERSION} of the bridge protocol, not {hello.version}; update one of them."
+            reason = (
+                f"This hub speaks version {VERSION} of the bridge protocol, not {hello.version}; update one of them."
+            )
         elif not hmac.compare_digest(hello.token.encode(), self.token.encode()):
             reason = "The token is not the one of this hub; copy it again from where the hub was started."
         elif len(self.devices) >= MAX_DEVICES:

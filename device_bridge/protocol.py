@@ -18,7 +18,7 @@ class _Message(msgspec.Struct, frozen=True, tag_field="kind"):
     pass
 
 
-class DeviceHello(_Message, tag="device_hello"):
+class DeviceHello(_Message, frozen=True, tag="device_hello"):
     """The first message of a device: its protocol version, the token it was given, its name and its engine."""
 
     version: int
@@ -27,33 +27,33 @@ class DeviceHello(_Message, tag="device_hello"):
     engine: str
 
 
-class Accepted(_Message, tag="accepted"):
+class Accepted(_Message, frozen=True, tag="accepted"):
     """The device is welcome under this id."""
 
     device_id: str
 
 
-class Rejected(_Message, tag="rejected"):
+class Rejected(_Message, frozen=True, tag="rejected"):
     """The device is not welcome; the connection ends."""
 
     reason: str
 
 
-class Prepare(_Message, tag="prepare"):
+class Prepare(_Message, frozen=True, tag="prepare"):
     """Get ready for edits of a template (its description, warm caches, a speed measurement)."""
 
     template_id: str
     cloud_url: str
 
 
-class Preparing(_Message, tag="preparing"):
+class Preparing(_Message, frozen=True, tag="preparing"):
     """The cloud is building the template's cache; ``done`` from 0 to 1."""
 
     template_id: str
     done: float
 
 
-class Prepared(_Message, tag="prepared"):
+class Prepared(_Message, frozen=True, tag="prepared"):
     """The device is ready for a template, and takes this long a step with and without the cache."""
 
     template_id: str
@@ -62,14 +62,14 @@ class Prepared(_Message, tag="prepared"):
     full_step_s: float
 
 
-class NotPrepared(_Message, tag="not_prepared"):
+class NotPrepared(_Message, frozen=True, tag="not_prepared"):
     """The device could not get ready, with a sentence why."""
 
     template_id: str
     reason: str
 
 
-class RunJob(_Message, tag="run_job"):
+class RunJob(_Message, frozen=True, tag="run_job"):
     """Run a request. ``reference_png`` and ``words`` are the user's; they stay on the device."""
 
     run_id: str
@@ -84,13 +84,13 @@ class RunJob(_Message, tag="run_job"):
     rtt_s: float
 
 
-class StopJob(_Message, tag="stop_job"):
+class StopJob(_Message, frozen=True, tag="stop_job"):
     """End a run early."""
 
     run_id: str
 
 
-class RunEvent(_Message, tag="run_event"):
+class RunEvent(_Message, frozen=True, tag="run_event"):
     """Something happened in a run."""
 
     run_id: str

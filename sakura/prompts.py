@@ -15,8 +15,11 @@ from sakura.portraits.tasks import EDITABLE_HAIR_STYLES, Subject
 MAX_PROMPT_CHARACTERS = 300
 
 FILLER = frozenset(
-    "a an the and with in of on to his her their him them it its make give put wear wearing add change turn into be "
-    "please person man woman someone let have has get new as become color colour colored style shape please style".split()
+    re.findall(
+        r"\w+",
+        "a add an and as be become change color colored colour give has have her him his in into it its let make man new "
+        "of on person please put shape someone style the their them to turn wear wearing with woman",
+    )
 )
 SYNONYMS = {
     "grey": "gray",

@@ -16,7 +16,6 @@ from PIL import Image
 
 from sakura.backbone.editor import Request, Template
 from sakura.errors import UserError
-from sakura.settings import SHIPPED_TEMPLATES
 from sakura.portraits.drawing import render_garment, render_mask, render_portrait
 from sakura.portraits.factors import FACE_FACTORS, GARMENT_FACTORS, Portrait, sample_portrait
 from sakura.portraits.tasks import (
@@ -28,13 +27,14 @@ from sakura.portraits.tasks import (
     sample_template_person,
     task_of,
 )
+from sakura.settings import SHIPPED_TEMPLATES
 
 IMPORTANCE_REQUESTS = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class TemplateAssets:
-    """One template. ``picture`` uint8 (px, px, 3), ``mask`` bool (px, px); ``person`` is known in the portrait world."""
+    """One template. ``picture`` uint8 (px, px, 3), ``mask`` bool (px, px); ``person`` where we drew it."""
 
     template_id: str
     title: str
@@ -167,11 +167,9 @@ def shipped_references(task: Task) -> list[ReferencePicture]:
         for number in numbers if task_of(subject) == task else ():
             rng = random.Random(f"references/{subject}/{number}")
             person = sample_portrait(rng)
-            if subject == "face":
-                picture, names = face_reference(person, rng, REFERENCE_PX), FACE_FACTORS
-            else:
-                picture, names = render_garment(person, REFERENCE_PX), GARMENT_FACTORS
-            factors = {name: getattr(person, name) for name in names}
+            is_face = subject == "face"
+            picture = face_reference(person, rng, REFERENCE_PX) if is_face else render_garment(person, REFERENCE_PX)
+            factors = {name: getattr(person, name) for name in (FACE_FACTORS if is_face else GARMENT_FACTORS)}
             references.append(ReferencePicture(f"{subject}-{number}", task, picture, factors))
     return references
 

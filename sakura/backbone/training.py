@@ -9,7 +9,6 @@ import copy
 import dataclasses
 import json
 import math
-import os
 import random
 import time
 from collections.abc import Iterator
@@ -214,7 +213,7 @@ def train(plan: TrainingPlan, folder: Path, *, start_from: Path | None = None, l
         }
         partial = state_file.with_suffix(".partial")
         torch.save(state, partial)
-        os.replace(partial, state_file)
+        partial.replace(state_file)
         save_model(average, folder)
 
     saved_at = time.monotonic()

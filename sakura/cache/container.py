@@ -102,9 +102,7 @@ class Container:
         if len(self.index.shards) != self.index.geometry.shards:
             raise ContainerError(f"{path.name} holds {len(self.index.shards)} shards, which does not fit its geometry.")
         offsets = itertools.accumulate(sizes, initial=PREFIX.size + index_bytes)
-        self._offsets = [
-            [next(offsets) for _ in shard.segment_bytes] for shard in self.index.shards
-        ]
+        self._offsets = [[next(offsets) for _ in shard.segment_bytes] for shard in self.index.shards]
 
     def read_segment(self, shard: int, segment: int) -> bytes:
         """The bytes of one segment. Raises ContainerError if they are damaged."""

@@ -69,7 +69,9 @@ class CloudClient:
         assert isinstance(welcome, Welcome)
         if model and welcome.model != model:
             await client.close()
-            raise UserError("The cloud's caches are of another model than the device's; use the same checkpoint on both.")
+            raise UserError(
+                "The cloud's caches are of another model than the device's; use the same checkpoint on both."
+            )
         return client
 
     async def close(self) -> None:
@@ -130,7 +132,9 @@ class CloudClient:
         except SourceLostError as error:
             raise UserError(f"{error} Start the cloud again and repeat.") from error
         except TimeoutError as error:
-            raise UserError(f"The cloud did not answer within {timeout_s:.0f} s; look at its log, then repeat.") from error
+            raise UserError(
+                f"The cloud did not answer within {timeout_s:.0f} s; look at its log, then repeat."
+            ) from error
         finally:
             self._waiting.pop(about, None)
             future.cancel()

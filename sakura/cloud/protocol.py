@@ -9,6 +9,7 @@ import msgspec
 
 from sakura.cache.geometry import CacheGeometry
 from sakura.codec.interface import Representation, Rung
+from sakura.portraits.tasks import Subject
 
 VERSION = 1
 PIECE_BYTES = 16 * 1024
@@ -20,26 +21,26 @@ class _Message(msgspec.Struct, frozen=True, tag_field="kind"):
     pass
 
 
-class Hello(_Message, tag="hello"):
+class Hello(_Message, frozen=True, tag="hello"):
     """The first message of a device: the protocol that it speaks and the model that it runs (fingerprint)."""
 
     version: int
     model: str
 
 
-class Describe(_Message, tag="describe"):
+class Describe(_Message, frozen=True, tag="describe"):
     """Ask what is needed before the first edit of a template; its cache is built if there is none yet."""
 
     template_id: str
 
 
-class AskImportance(_Message, tag="ask_importance"):
+class AskImportance(_Message, frozen=True, tag="ask_importance"):
     """Ask how important each reusable token of a template is."""
 
     template_id: str
 
 
-class OpenStream(_Message, tag="open_stream"):
+class OpenStream(_Message, frozen=True, tag="open_stream"):
     """Begin to fetch shards of a template under a stream number that the device chose.
 
     ``link_id`` names an emulated link; without one, segments go out as fast as the real network takes them.
@@ -51,7 +52,7 @@ class OpenStream(_Message, tag="open_stream"):
     link_id: str | None
 
 
-class Fetch(_Message, tag="fetch"):
+class Fetch(_Message, frozen=True, tag="fetch"):
     """Ask for a shard in a representation. Shards are sent in the order asked."""
 
     stream: int
@@ -59,20 +60,20 @@ class Fetch(_Message, tag="fetch"):
     representation: Representation
 
 
-class Cancel(_Message, tag="cancel"):
+class Cancel(_Message, frozen=True, tag="cancel"):
     """Do not send what is left of a shard."""
 
     stream: int
     shard: int
 
 
-class CloseStream(_Message, tag="close_stream"):
+class CloseStream(_Message, frozen=True, tag="close_stream"):
     """Forget a stream and whatever of it is queued."""
 
     stream: int
 
 
-class EmulateLink(_Message, tag="emulate_link"):
+class EmulateLink(_Message, frozen=True, tag="emulate_link"):
     """Declare an emulated link, or change the one of that id at once, also while it is in use.
 
     ``edges_s`` (rows + 1) and ``rates_mbps`` (rows) are the trace, which repeats; ``offset_s`` is where it starts.
@@ -86,25 +87,25 @@ class EmulateLink(_Message, tag="emulate_link"):
     offset_s: float
 
 
-class Welcome(_Message, tag="welcome"):
+class Welcome(_Message, frozen=True, tag="welcome"):
     """The cloud's answer to Hello: the model that its caches are of."""
 
     version: int
     model: str
 
 
-class Building(_Message, tag="building"):
+class Building(_Message, frozen=True, tag="building"):
     """A template's cache is being built; ``done`` is the share from 0 to 1."""
 
     template_id: str
     done: float
 
 
-class Description(_Message, tag="description"):
+class Description(_Message, frozen=True, tag="description"):
     """A template and its cache. ``rungs[codec][shard]`` are the representations on offer."""
 
     template_id: str
-    subject: str
+    subject: Subject
     has_reference: bool
     picture_png: bytes
     mask_png: bytes
@@ -114,7 +115,7 @@ class Description(_Message, tag="description"):
     rungs: dict[str, list[list[Rung]]]
 
 
-class Importance(_Message, tag="importance"):
+class Importance(_Message, frozen=True, tag="importance"):
     """Importance a captured request: little-endian float32 of shape ``shape`` = (requests, steps, blocks, tokens)."""
 
     template_id: str
@@ -122,7 +123,7 @@ class Importance(_Message, tag="importance"):
     scores: bytes
 
 
-class ShardHeader(_Message, tag="shard_header"):
+class ShardHeader(_Message, frozen=True, tag="shard_header"):
     """A shard's segments follow as pieces: their ids, sizes and CRC-32s, in the order sent."""
 
     stream: int
@@ -133,7 +134,7 @@ class ShardHeader(_Message, tag="shard_header"):
     segment_crc32: list[int]
 
 
-class Piece(_Message, tag="piece"):
+class Piece(_Message, frozen=True, tag="piece"):
     """The next bytes of a shard's segments, which are sent back to back."""
 
     stream: int
@@ -141,13 +142,13 @@ class Piece(_Message, tag="piece"):
     data: bytes
 
 
-class Linked(_Message, tag="linked"):
+class Linked(_Message, frozen=True, tag="linked"):
     """The emulated link of that id is in force."""
 
     link_id: str
 
 
-class Refused(_Message, tag="refused"):
+class Refused(_Message, frozen=True, tag="refused"):
     """A request that cannot be served, with a sentence why; ``about`` is its template id, stream or link."""
 
     about: str

@@ -44,7 +44,10 @@ class ShardShape(msgspec.Struct, frozen=True, array_like=True):
 class Codec(Protocol):
     """Encode a shard once at every supported precision; decode any rung from the segments it names."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What registry and containers call it."""
+        ...
 
     def encode(self, shard: np.ndarray, importance: np.ndarray) -> EncodedShard:
         """``shard`` float32 (matrices, rows, columns); ``importance`` float32 (rows,), averaging 1."""
@@ -54,9 +57,7 @@ class Codec(Protocol):
         """Which segments a representation needs, in the order in which they are sent."""
         ...
 
-    def decode(
-        self, shape: ShardShape, representation: Representation, segments: Mapping[int, bytes]
-    ) -> np.ndarray:
+    def decode(self, shape: ShardShape, representation: Representation, segments: Mapping[int, bytes]) -> np.ndarray:
         """Rebuild float32 (matrices, rows, columns), possibly as a strided view. Raises ValueError on bad sizes."""
         ...
 

@@ -106,9 +106,7 @@ class SakuraCodec:
         hull = lower_hull(points)
         return [rung for rung in hull if rung.distortion <= MAX_DISTORTION] or hull[-1:]
 
-    def decode(
-        self, shape: ShardShape, representation: Representation, segments: Mapping[int, bytes]
-    ) -> np.ndarray:
+    def decode(self, shape: ShardShape, representation: Representation, segments: Mapping[int, bytes]) -> np.ndarray:
         matrices, rows, columns = shape.matrices, shape.rows, shape.columns
         means = segments[MEAN_SEGMENT]
         if len(means) != matrices * (SCALE_DTYPE.itemsize + columns):

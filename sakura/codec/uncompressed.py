@@ -24,9 +24,7 @@ class UncompressedCodec:
         segment = np.clip(shard, -65504, 65504).astype("<f2").tobytes()
         return EncodedShard([segment], [Rung(FULL, len(segment), 0.0)])
 
-    def decode(
-        self, shape: ShardShape, representation: Representation, segments: Mapping[int, bytes]
-    ) -> np.ndarray:
+    def decode(self, shape: ShardShape, representation: Representation, segments: Mapping[int, bytes]) -> np.ndarray:
         expected = shape.matrices * shape.rows * shape.columns * 2
         if len(segments[0]) != expected:
             raise ValueError(f"The shard has {len(segments[0])} bytes instead of {expected}.")

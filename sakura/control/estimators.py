@@ -1,4 +1,4 @@
-"""Bandwidth estimators: fed with finished transfers, asked for the rate of the next one. Times in s, rates in Mbit/s."""
+"""Bandwidth estimators: fed with finished transfers, asked for the rate of the next one."""
 
 import math
 from collections import deque

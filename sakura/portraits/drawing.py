@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import skia
 
-from sakura.portraits.factors import CLOTH_COLORS, HAIR_COLORS, SKIN_COLORS, Color, Portrait
+from sakura.portraits.factors import CLOTH_COLORS, HAIR_COLORS, SKIN_COLORS, Portrait
 
 Rgb = tuple[float, float, float]
 Region = Literal["face", "garment", "hair", "eyes", "mouth"]

@@ -172,7 +172,9 @@ class Device:
             raise UserError(f"This template needs a reference picture of {side} x {side} px; choose one.")
         unknown = [word for word in request.words if word not in self.editor.config.words]
         if unknown or len(request.words) > self.editor.config.text_tokens:
-            raise UserError(f"The model cannot read the words {' '.join(request.words)[:80]!r}; use words that it knows.")
+            raise UserError(
+                f"The model cannot read the words {' '.join(request.words)[:80]!r}; use words that it knows."
+            )
 
     def _announce(self, job: Job, prepared: PreparedTemplate, emit: EventSink) -> None:
         geometry, profile = prepared.geometry, prepared.profile
@@ -213,9 +215,7 @@ class Device:
                 geometry=prepared.geometry,
                 rungs=rungs,
                 source=source,
-                run=self.engine.start(
-                    prepared.assets.for_editor(), request, prepared.geometry, new_codec(codec_name)
-                ),
+                run=self.engine.start(prepared.assets.for_editor(), request, prepared.geometry, new_codec(codec_name)),
                 controller=controller,
                 estimator=self._estimator(),
                 profile=prepared.profile,

@@ -299,7 +299,9 @@ class Pipeline:
             what = str(cause).rstrip(".")
         self.network_wait_s += waited_s
         self.emit(NetworkWait(at_s=self.clock.now(), shard=shard, started_s=self._idle_since))
-        self.emit(FellBack(at_s=self.clock.now(), shard=shard, reason=f"{what}, so the device computes the rest itself."))
+        self.emit(
+            FellBack(at_s=self.clock.now(), shard=shard, reason=f"{what}, so the device computes the rest itself.")
+        )
         first = shard - shard % self.geometry.shards_per_step
         await execute_on_device(self.geometry, self.run, self.clock, self.emit, first)
 
