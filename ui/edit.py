@@ -14,13 +14,14 @@ from sakura.errors import UserError
 from sakura.events import System
 from sakura.network.trace import Trace
 from sakura.pictures import fit_square, read_picture
-from sakura.studio import EditRequest, Studio, TemplateCard
+from sakura.studio import EditRequest, Studio
+from ui.cards import Cards
 from ui.link import Link
 from ui.markup import error_markup, label_markup, note_markup, picture_uri, sparkline_svg
 from ui.parts import pictures
 from ui.setup import AUTOMATIC, BRINGS, BUDGETS_KB, CUSTOM, Setup, reference_items, setup_card, template_items
 from ui.timeline import timeline
-from ui.views import View, request_view, template_view
+from ui.views import View, request_view
 
 OWN_PREFIX, RUN_PREFIX = "own:", "run:"
 MAX_BUDGET_KB = 100_000
@@ -75,21 +76,21 @@ class EditView:
 
     def __init__(self, studio: Studio) -> None:
         self._studio = studio
-        self._cards: dict[str, TemplateCard] = {card.template_id: card for card in studio.templates()}
-        self._views = {key: template_view(card) for key, card in self._cards.items()}
-        self._link = Link(studio, self._views)
+        self._cards = Cards(studio)
+        self._traces = studio.traces()
+        self._link = Link(studio, self._cards)
         self._counter = itertools.count(1)
 
     def build(self) -> None:
         """Lay out the view and wire it. Called inside ``gr.Blocks``."""
-        first = next(iter(self._cards))
-        _, _, trace = self._studio.traces()[0]
+        first = self._cards.all()[0]
+        _, _, trace = self._traces[0]
         with gr.Row(elem_classes="page", elem_id="edit-page"):
-            self.setup: Setup = setup_card(self._studio, first)
+            self.setup: Setup = setup_card(self._studio, self._cards.all(), first, self._traces)
             with gr.Column(elem_classes="main", min_width=0):
                 pictures()
                 timeline()
-        self.link = self._link.component(self._plan(first, "sakura", trace))
+        self.link = self._link.component(self._plan(first.template_id, "sakura", trace))
         self.own_traces = gr.State({})
         self._wire()
 
@@ -128,18 +129,18 @@ class EditView:
 
     def _plan(self, template_id: str, system: System, trace: Trace) -> View:
         request = EditRequest(template_id=template_id, system=system, trace=trace)
-        return request_view(self._studio, self._views[template_id], request)
+        return request_view(self._cards.view(template_id), request)
 
     def _trace(self, trace_id: str, own: OwnTraces) -> Trace:
         if trace_id in own:
             return own[trace_id]
-        known = next((trace for key, _, trace in self._studio.traces() if key == trace_id), None)
+        known = next((trace for key, _, trace in self._traces if key == trace_id), None)
         if known is None:
             raise UserError("This network trace is no longer kept; choose another one.")
         return known
 
     def _choose_task(self, task: str, system: System, trace_id: str, own: OwnTraces) -> Update:
-        items = template_items(self._studio, task)
+        items = template_items(self._cards.all(), task)
         update = self._template_parts(items[0]["id"], system, self._trace(trace_id, own))
         update[self.setup.template] = gr.HTML(items=items, value=items[0]["id"])
         return update
@@ -149,7 +150,7 @@ class EditView:
 
     def _template_parts(self, template_id: str, system: System, trace: Trace, prompt: str = "") -> Update:
         """What changes with the template: what the visitor brings, its help, and the plan."""
-        s, task = self.setup, self._cards[template_id].task
+        s, task = self.setup, self._cards.card(template_id).task
         words = task == "instruction"
         examples = self._studio.prompt_examples(template_id) if words else []
         return {
@@ -181,7 +182,7 @@ class EditView:
         return error_markup(str(event.reason))
 
     def _type_prompt(self, template_id: str, prompt: str) -> Update:
-        blocked = blocked_reason(self._cards[template_id].task, prompt)
+        blocked = blocked_reason(self._cards.card(template_id).task, prompt)
         return {self.setup.prompt_error: "", self.setup.action: gr.HTML(blocked=blocked)}
 
     def _use_example(self, template_id: str, event: gr.EventData) -> Update:
@@ -220,7 +221,7 @@ class EditView:
         return update
 
     def _trace_choices(self, own: OwnTraces) -> list[tuple[str, str]]:
-        shipped = [(title, key) for key, title, _ in self._studio.traces()]
+        shipped = [(title, key) for key, title, _ in self._traces]
         return [*shipped, *((trace.title, key) for key, trace in own.items())]
 
     def _choose_system(self, template_id: str, system: System, trace_id: str, own: OwnTraces) -> Update:
@@ -256,7 +257,7 @@ class EditView:
         # A prop reaches the page only when it changes, so each answer carries a number of its own.
         update[s.action] = gr.HTML(answered=next(self._counter))
         try:
-            words = self._cards[template_id].task == "instruction"
+            words = self._cards.card(template_id).task == "instruction"
             with at_field("prompt"):
                 if words:
                     self._studio.check_prompt(template_id, prompt)
@@ -305,15 +306,15 @@ class EditView:
             run = self._studio.run_request(run_id) if run_id else None
         except UserError:
             run = None
-        _, _, trace = self._studio.traces()[0]
+        _, _, trace = self._traces[0]
         if run is None:
             return {**self._trace_parts(trace), **self._system_parts("sakura")}
-        card = self._cards[run.template_id]
-        known = next((key for key, _, shipped in self._studio.traces() if shipped is run.trace), None)
+        card = self._cards.card(run.template_id)
+        known = next((key for key, _, shipped in self._traces if shipped is run.trace), None)
         own: OwnTraces = {} if known else {f"{OWN_PREFIX}{run.trace.name}": run.trace}
         update = self._template_parts(run.template_id, run.system, run.trace, run.prompt)
         update[s.task] = card.task
-        update[s.template] = gr.HTML(items=template_items(self._studio, card.task), value=run.template_id)
+        update[s.template] = gr.HTML(items=template_items(self._cards.all(), card.task), value=run.template_id)
         if run.reference is not None:
             update[s.reference] = self._restored_reference(run_id, run)
         kilobytes = None if run.rate_budget_bytes is None else run.rate_budget_bytes / 1000

@@ -1,4 +1,4 @@
-"""What the page's scripts ask the server: the view of a run, its new events, files to save, importance."""
+"""What the page's scripts ask the server: plans, the view of a run, its new events, files to save, importance."""
 
 import json
 from collections.abc import Callable
@@ -6,50 +6,63 @@ from typing import Any
 
 import gradio as gr
 import msgspec
+from sakura.runtime.chrome_trace import chrome_trace
 
 from sakura.errors import UserError
-from sakura.events import QualityMeasured, RunFailed, events_to_json
-from sakura.runtime.chrome_trace import chrome_trace
+from sakura.events import RunFailed, RunStarted, events_to_json
 from sakura.studio import Studio
-from ui.views import TemplateView, View, importance_levels, request_view
+from ui.cards import Cards
+from ui.planner import Planner
+from ui.views import View, importance_levels, lane_units, plan_view, request_view, started_view
 
 POLL_S = 1.0
+Answer = dict[str, Any]
 
 
 class Link:
-    """Answers the browser's questions about runs. Runs live in the studio under their id, never in a page."""
+    """Answers the browser's questions. Runs live in the studio under their id, never in a page."""
 
-    def __init__(self, studio: Studio, cards: dict[str, TemplateView]) -> None:
+    def __init__(self, studio: Studio, cards: Cards) -> None:
         self._studio = studio
         self._cards = cards
+        self._planner = Planner(studio)
 
-    def functions(self) -> list[Callable[..., Any]]:
+    def functions(self) -> list[Callable[..., Answer]]:
         """The functions that scripts call by name. All answer with JSON; ``error`` holds a sentence."""
 
-        def run_view(run_id: str) -> View | dict[str, str]:
+        def planned(question: list[Any]) -> Answer:
+            plan, progress, error = self._planner.ask(*question)
+            if plan is None:
+                return {"error": error} if error else {"progress": progress}
+            devices = self._studio.devices()
+            return {"plan": plan_view(plan), "units": lane_units(devices[0].name if devices else "")}
+
+        def run_view(run_id: str) -> Answer:
             try:
-                request = self._studio.run_request(run_id)
-                return request_view(self._studio, self._cards[request.template_id], request)
+                return self._run_view(run_id)
             except UserError as error:
                 return {"error": str(error)}
 
-        def run_events(question: list[Any]) -> dict[str, Any]:
+        def run_events(question: list[Any]) -> Answer:
             run_id, cursor = question
             try:
                 fresh = self._studio.events(run_id, cursor, POLL_S)
-                complete = any(isinstance(event, QualityMeasured | RunFailed) for event in fresh)
+                complete = not fresh and self._studio.is_over(run_id)
             except UserError as error:
                 fresh, complete = [RunFailed(at_s=0.0, reason=str(error))], True
             return {"events": msgspec.to_builtins(fresh), "complete": complete}
 
-        def saved_timeline(question: list[str]) -> dict[str, str]:
+        def saved_timeline(question: list[str]) -> Answer:
             run_id, format_name = question
-            events = self._studio.events(run_id, 0, 0.0)
+            try:
+                events = self._studio.events(run_id, 0, 0.0)
+            except UserError as error:
+                return {"error": str(error)}
             if format_name == "chrome":
                 return {"name": f"sakura-{run_id}-trace.json", "text": json.dumps(chrome_trace(events))}
             return {"name": f"sakura-{run_id}-events.json", "text": events_to_json(events).decode()}
 
-        def importance_map(question: list[Any]) -> dict[str, Any]:
+        def importance_map(question: list[Any]) -> Answer:
             template_id, step, block = question
             try:
                 scores = self._studio.importance(template_id)
@@ -59,10 +72,25 @@ class Link:
             levels = importance_levels(scores[min(step, steps - 1), min(block, blocks - 1)])
             return {"steps": steps, "blocks": blocks, "levels": levels}
 
-        return [run_view, run_events, saved_timeline, importance_map]
+        return [planned, run_view, run_events, saved_timeline, importance_map]
+
+    def _run_view(self, run_id: str) -> Answer:
+        """The view of a run, with its plan once the device has begun; waits a moment for that."""
+        request = self._studio.run_request(run_id)
+        view = request_view(self._cards.view(request.template_id), request)
+        events = self._studio.events(run_id, 0, POLL_S)
+        started = next((event for event in events if isinstance(event, RunStarted)), None)
+        if started is not None:
+            view["plan"] = started_view(started, self._planner.on_device_s(request.template_id))
+            view["units"] = lane_units(started.device)
+        else:
+            failed = next((event for event in events if isinstance(event, RunFailed)), None)
+            if failed is not None:
+                return {"error": failed.reason}
+        return dict(view)
 
     def component(self, plan: View) -> gr.HTML:
-        """The invisible piece that carries the questions; prop ``plan`` is drawn while no run is in view.
+        """The invisible piece that carries the questions; prop ``plan`` is shown while no run is in view.
 
         A new prop ``started`` (``{"run_id"}``) makes the page follow that run.
         """

@@ -136,7 +136,8 @@ PICTURES_TEMPLATE = """
         <div class="metric phone-only"><div class="k">Time</div><div class="v" data-part="time"></div></div>
         <div class="metric"><div class="k">Received</div><div class="v" data-part="received"></div></div>
         <div class="metric not-phone" tabindex="0"
-          data-tip="The same data without compression; every quality figure is measured against it."><div class="k" data-part="second-name"></div><div class="v" data-part="second"></div></div>
+          data-tip="The same data without compression; every quality figure is measured against it."><div class="k"
+          data-part="second-name"></div><div class="v" data-part="second"></div></div>
         <div class="metric not-phone"><div class="k" data-part="third-name"></div><div class="v"
           data-part="third"></div></div>
         <div class="metric phone-only"><div class="k">Waiting for network</div><div class="v"

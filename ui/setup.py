@@ -4,7 +4,8 @@ import dataclasses
 
 import gradio as gr
 
-from sakura.studio import Studio
+from sakura.network.trace import Trace
+from sakura.studio import Studio, TemplateCard
 from ui.markup import label_markup, picture_uri
 from ui.parts import action, examples, privacy_note, references, thumbs
 from ui.views import SYSTEM_NAMES, TASK_NAMES
@@ -42,11 +43,11 @@ class Setup:
     action_error: gr.HTML
 
 
-def template_items(studio: Studio, task: str) -> list[dict[str, str]]:
+def template_items(cards: list[TemplateCard], task: str) -> list[dict[str, str]]:
     """The templates of a task as pictures to choose from."""
     return [
         {"id": card.template_id, "src": picture_uri(card.picture), "alt": card.title}
-        for card in studio.templates()
+        for card in cards
         if card.task == task
     ]
 
@@ -63,19 +64,19 @@ def _hidden_html(*, elem_classes: str) -> gr.HTML:
     return gr.HTML("", apply_default_css=False, elem_classes=elem_classes)
 
 
-def setup_card(studio: Studio, template_id: str) -> Setup:
-    """Lay the card out for a first template. Called inside ``gr.Blocks``."""
-    card = next(card for card in studio.templates() if card.template_id == template_id)
-    trace_id = studio.traces()[0][0]
+def setup_card(
+    studio: Studio, cards: list[TemplateCard], card: TemplateCard, traces: list[tuple[str, str, Trace]]
+) -> Setup:
+    """Lay the card out, with ``card`` and the first trace chosen. Called inside ``gr.Blocks``."""
     with gr.Column(elem_classes="card setup", elem_id="setup", min_width=0):
         with gr.Column(elem_classes="fields", min_width=0):
             with gr.Column(elem_classes="field field-template", min_width=0):
                 gr.HTML(label_markup("Template"), apply_default_css=False)
                 task = _segments([(name, key) for key, name in TASK_NAMES.items()], card.task, "Task", "tasks")
-                template = thumbs("template", template_items(studio, card.task), template_id, "Template")
+                template = thumbs("template", template_items(cards, card.task), card.template_id, "Template")
             with gr.Column(elem_classes="field field-brings", min_width=0):
                 brings = gr.HTML(label_markup(BRINGS[card.task]), apply_default_css=False)
-                reference = references(reference_items(studio, template_id), "0")
+                reference = references(reference_items(studio, card.template_id), "0")
                 reference_error = _hidden_html(elem_classes="field-error")
                 with gr.Column(visible=False, elem_classes="prompt-group", min_width=0) as prompt_group:
                     prompt = gr.Textbox(
@@ -97,8 +98,8 @@ def setup_card(studio: Studio, template_id: str) -> Setup:
                     "Use your own file", file_count="single", size="sm", elem_id="trace-file", type="filepath"
                 )
                 trace = gr.Dropdown(
-                    [(title, key) for key, title, _ in studio.traces()],
-                    value=trace_id,
+                    [(title, key) for key, title, _ in traces],
+                    value=traces[0][0],
                     label="Network",
                     show_label=False,
                     container=False,

@@ -13,6 +13,7 @@ TIMELINE_TEMPLATE = """
       </span></div></header>
   <div class="tl-box">
     <div class="drawing" data-part="drawing"></div>
+    <p class="tl-waiting" role="status" data-part="waiting" hidden></p>
     <div class="tip" role="tooltip" data-part="tip" hidden></div>
     <div class="table-box" data-part="table" hidden><table class="t"><thead><tr data-part="head"></tr></thead>
       <tbody data-part="rows"></tbody></table></div>

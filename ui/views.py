@@ -1,19 +1,20 @@
 """What the browser is told about a plan or a run: plain dictionaries made from the studio's answers."""
 
+import itertools
 from typing import TypedDict
 
 import numpy as np
 
-from sakura.events import System
+from sakura.events import RunStarted, System
 from sakura.network.trace import Trace
 from sakura.portraits.tasks import Task
-from sakura.studio import EditRequest, Studio, TemplateCard
+from sakura.studio import EditRequest, Plan, TemplateCard
 from ui.markup import outline_path, picture_uri
 
 TASK_NAMES: dict[Task, str] = {"face_swap": "Face swap", "try_on": "Try-on", "instruction": "Instruction"}
 SYSTEM_NAMES: dict[System, str] = {"sakura": "SAKURA", "full_cache": "Full cache", "on_device": "On-device"}
-PLANS_AHEAD = 6
-"""How many times the planned length of the trace is sent, for runs that take longer than planned."""
+WINDOW_EDGES_S = (0, 2, 4, 8, 16, 32, 64)
+"""The trace is sent in windows that double, fine where runs usually end and coarse where few get to."""
 
 
 class TemplateView(TypedDict):
@@ -25,7 +26,6 @@ class TemplateView(TypedDict):
 
 
 class PlanView(TypedDict):
-    system: System
     steps: int
     shards_per_step: int
     start_s: float
@@ -40,16 +40,17 @@ class TraceView(TypedDict):
 
 
 class View(TypedDict):
-    """Everything that the pictures and the timeline draw before the first event arrives."""
+    """Everything that is drawn before the first event arrives; ``plan`` and ``units`` follow when they are known."""
 
     template: TemplateView
-    plan: PlanView
+    system: System
     trace: TraceView
-    units: list[str]
     title: str
     network: str
     prompt: str
     reference: str | None
+    plan: PlanView | None
+    units: list[str]
 
 
 def template_view(card: TemplateCard) -> TemplateView:
@@ -62,9 +63,9 @@ def template_view(card: TemplateCard) -> TemplateView:
     }
 
 
-def trace_view(trace: Trace, start_s: float, length_s: float, windows: int) -> TraceView:
-    """The trace from ``start_s`` on for ``windows`` times ``length_s``; times count from ``start_s``, rates hold on."""
-    parts = [trace.window(start_s + index * length_s, length_s) for index in range(windows)]
+def trace_view(trace: Trace, start_s: float) -> TraceView:
+    """The trace from ``start_s`` on for 64 s; times count from ``start_s``, each rate holds to the next one."""
+    parts = [trace.window(start_s + a, b - a) for a, b in itertools.pairwise(WINDOW_EDGES_S)]
     times_s = np.concatenate([times for times, _ in parts]) - start_s
     rates_mbps = np.concatenate([rates for _, rates in parts])
     return {"times": np.round(times_s, 4).tolist(), "rates": np.round(rates_mbps, 2).tolist()}
@@ -75,34 +76,41 @@ def lane_units(device_name: str) -> list[str]:
     return ["CPU", "CPU", "CPU"] if "CPU" in device_name else ["CPU", "GPU", "NPU"]
 
 
-def device_name(studio: Studio, device_id: str | None) -> str:
-    """The name of the device that would serve a request, empty when none is connected."""
-    devices = studio.devices()
-    chosen = next((card for card in devices if card.device_id == device_id), devices[0] if devices else None)
-    return chosen.name if chosen else ""
-
-
-def request_view(studio: Studio, card: TemplateView, request: EditRequest) -> View:
-    """The view of a request, before or after it was started."""
-    plan = studio.plan(request.template_id, request.system)
-    length_s = plan.start_s + plan.steps * plan.step_s
+def request_view(card: TemplateView, request: EditRequest) -> View:
+    """The view of a request whose plan is not known yet."""
     return {
         "template": card,
-        "plan": {
-            "system": request.system,
-            "steps": plan.steps,
-            "shards_per_step": plan.shards_per_step,
-            "start_s": plan.start_s,
-            "step_s": plan.step_s,
-            "full_cache_bytes": plan.full_cache_bytes,
-            "on_device_s": plan.on_device_s,
-        },
-        "trace": trace_view(request.trace, request.trace_offset_s, length_s, PLANS_AHEAD),
-        "units": lane_units(device_name(studio, request.device_id)),
+        "system": request.system,
+        "trace": trace_view(request.trace, request.trace_offset_s),
         "title": f"{TASK_NAMES[card['task']]} with {SYSTEM_NAMES[request.system]}",
         "network": request.trace.title,
         "prompt": request.prompt,
         "reference": None if request.reference is None else picture_uri(request.reference),
+        "plan": None,
+        "units": [],
+    }
+
+
+def plan_view(plan: Plan) -> PlanView:
+    return {
+        "steps": plan.steps,
+        "shards_per_step": plan.shards_per_step,
+        "start_s": plan.start_s,
+        "step_s": plan.step_s,
+        "full_cache_bytes": plan.full_cache_bytes,
+        "on_device_s": plan.on_device_s,
+    }
+
+
+def started_view(started: RunStarted, on_device_s: float | None) -> PlanView:
+    """The plan that a run began with."""
+    return {
+        "steps": started.steps,
+        "shards_per_step": started.shards_per_step,
+        "start_s": started.planned_start_s,
+        "step_s": started.planned_step_s,
+        "full_cache_bytes": started.full_cache_bytes,
+        "on_device_s": on_device_s,
     }
 
 

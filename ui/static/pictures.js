@@ -21,7 +21,6 @@
         s("path", { d: template.outline, class: "outline-over" }),
       );
       $("region").textContent = `edited region ${template.edited_percent.toFixed(1)} %`;
-      $("heat-step").max = view.plan.steps;
       if (heat.of !== template.id) heat.off();
     }
 
@@ -35,7 +34,7 @@
       $("edit").classList.add("none");
       const share = plan.template.edited_percent.toFixed(1);
       const own = { face_swap: "your new face", try_on: "your garment", instruction: "your words" };
-      const device = plan.plan.system === "on_device";
+      const device = plan.system === "on_device";
       const lines = device
         ? [
             ["The device computes everything itself.", "Nothing about the template is sent."],
@@ -44,7 +43,7 @@
           ]
         : [
             [
-              plan.plan.system === "sakura" ? "The cloud streams a prepared cache." : "The cloud sends the full cache.",
+              plan.system === "sakura" ? "The cloud streams a prepared cache." : "The cloud sends the full cache.",
               "It holds what is known about this template, computed once for everyone.",
             ],
             [
@@ -53,12 +52,17 @@
             ],
             [
               "Each shard arrives while the one before it runs.",
-              plan.plan.system === "sakura"
+              plan.system === "sakura"
                 ? "If the network slows down, later shards are sent with less detail."
                 : "Without compression the device waits when the network is slower.",
             ],
           ];
       $("how").replaceChildren(...lines.map(([title, text]) => h("li", {}, h("b", {}, title), h("span", {}, text))));
+    }
+
+    function showStarting() {
+      $("error").hidden = true;
+      $("state").textContent = "getting ready";
     }
 
     function showStart(run) {
@@ -101,6 +105,7 @@
       if (event.kind === "step_finished") showStep(event);
       if (event.kind === "run_finished") {
         numbers.latency_s = event.latency_s;
+        thumb(view.plan.steps - 1, `data:image/png;base64,${event.picture_png}`);
         numbers.received = event.received_bytes;
         numbers.waited_s = event.network_wait_s;
         swap(`data:image/png;base64,${event.picture_png}`, "Your edit", () => beforeAfter(event));
@@ -112,11 +117,15 @@
     function showStep(event) {
       const src = `data:image/png;base64,${event.preview_png}`;
       numbers.step = event.step + 1;
-      const figures = $("steps").children;
-      figures[event.step]?.firstChild.replaceChildren(h("img", { src, alt: `Picture after step ${event.step + 1}` }));
-      for (const [i, figure] of [...figures].entries()) figure.className = i === event.step + 1 ? "cur" : "";
+      thumb(event.step, src);
       $("state").textContent = `step ${numbers.step} of ${view.plan.steps} done`;
       swap(src, `The edit after step ${numbers.step}`);
+    }
+
+    function thumb(step, src) {
+      const figures = [...$("steps").children];
+      figures[step]?.firstChild.replaceChildren(h("img", { src, alt: `Picture after step ${step + 1}` }));
+      figures.forEach((figure, i) => (figure.className = i === step + 1 ? "cur" : ""));
     }
 
     // The new picture is decoded before it shows, and fades in over the old one: only what differs seems to move.
@@ -173,7 +182,8 @@
     }
 
     function verdict(latency_s) {
-      const { system, on_device_s } = view.plan;
+      const { system } = view;
+      const { on_device_s } = view.plan;
       if (system === "on_device") return "All of it was computed on this device; nothing was received.";
       if (!on_device_s) return "";
       const faster = on_device_s >= latency_s;
@@ -224,12 +234,12 @@
 
     function write(seconds) {
       number("time", [seconds.toFixed(2), "s"]);
-      number("received", view.plan.system === "on_device" ? null : sakura.bytes(numbers.received));
+      number("received", view.system === "on_device" ? null : sakura.bytes(numbers.received));
       const shards = view.plan.steps * view.plan.shards_per_step;
       number("second", numbers.shards ? sakura.bytes((view.plan.full_cache_bytes * Math.min(numbers.shards, shards)) / shards) : null);
       number("third", sakura.time(numbers.waited_s));
       number("waiting", sakura.time(numbers.waited_s));
-      if (view.plan.system === "on_device") $("verdict").textContent = "Everything is computed on the device.";
+      if (view.system === "on_device") $("verdict").textContent = "Everything is computed on the device.";
       else if (numbers.waits === 0) $("verdict").textContent = "The device has not waited for the network since the first shard.";
       else $("verdict").textContent = `The device has waited for the network ${numbers.waits === 1 ? "once" : `${numbers.waits} times`} since the first shard.`;
     }
@@ -274,6 +284,7 @@
     store.listen((what, detail) => {
       if (!element.isConnected) return;
       if (what === "plan" && store.mode === "plan") showPlan(detail);
+      if (what === "starting") showStarting();
       if (what === "start") showStart(detail);
       if (what === "events") detail.forEach(take);
       if (what === "over") showOver(detail);

@@ -3,7 +3,6 @@
 
 (() => {
   const GATHER_MS = 60; // events that follow each other closely come in one answer
-  const SCORES_WITHIN_MS = 60000;
   const listeners = [];
   let generation = 0;
 
@@ -11,10 +10,10 @@
     server: null,
     plan: null, // what would happen with the present setup
     run: null, // {id, view, events, now(), over}
+    starting: null, // the id of the run that is followed, also before its first event
     mode: "plan", // plan, running, done or failed
-    template: null,
 
-    // A view is called with every change: plan, start, events, over, lost or back.
+    // A view is called with every change: plan, starting, start, events, over, refused, lost or back.
     listen(view) {
       listeners.push(view);
       if (store.plan) view("plan", store.plan);
@@ -29,40 +28,62 @@
       const changed = store.plan && plan.template.id !== store.plan.template.id;
       store.plan = plan;
       if (store.run && store.mode !== "running" && changed) store.leave();
-      else if (!store.run) setMode("plan");
+      else if (!store.run && store.mode !== "running") store.showPlan();
+    },
+
+    // Shows what is known of the plan at once, and asks until the device has made the rest.
+    async showPlan() {
+      const plan = store.plan;
+      setMode("plan");
+      plan.waiting = "Getting the device ready for this template.";
       tell("plan", plan);
+      const wanted = () => store.plan === plan && store.mode === "plan";
+      while (wanted() && !plan.plan) {
+        const answer = await patiently(wanted, () => store.server.planned([plan.template.id, plan.system]));
+        if (!wanted()) return;
+        const share = Math.round(100 * (answer.progress ?? 0));
+        if (answer.plan) Object.assign(plan, { plan: answer.plan, units: answer.units });
+        else plan.waiting = answer.error || (share ? `Building this template's cache, ${share} %.` : plan.waiting);
+        tell("plan", plan);
+        if (!answer.plan) await pause(answer.error ? 3000 : 300);
+      }
     },
 
     // Back from a finished run to the plan of the present setup.
     leave() {
       generation += 1;
-      store.run = null;
+      store.run = store.starting = null;
       remember(null);
-      setMode("plan");
+      if (store.plan) store.showPlan();
+      else setMode("plan");
     },
 
     async follow(id) {
       const mine = (generation += 1);
-      const view = await patiently(mine, () => store.server.run_view(id));
-      if (mine !== generation) return;
+      const wanted = () => mine === generation;
+      store.starting = id;
+      remember(id);
+      setMode("running");
+      tell("starting", id);
+      let view = null;
+      do view = await patiently(wanted, () => store.server.run_view(id));
+      while (wanted() && !view.plan && !view.error);
+      if (!wanted()) return;
       if (view.error) {
         store.leave();
-        if (store.plan) tell("plan", store.plan);
         tell("refused", view.error);
         return;
       }
       const run = { id, view, events: [], over: false, origin: Infinity };
       run.now = () => (performance.now() - run.origin) / 1000;
       store.run = run;
-      remember(id);
-      setMode("running");
       tell("start", run);
-      while (mine === generation) {
-        const answer = await patiently(mine, () => store.server.run_events([id, run.events.length]));
-        if (mine !== generation) return;
+      while (wanted()) {
+        const answer = await patiently(wanted, () => store.server.run_events([id, run.events.length]));
+        if (!wanted()) return;
         take(run, answer.events);
-        if (run.over && (answer.complete || performance.now() - run.endedAt > SCORES_WITHIN_MS)) return;
-        await new Promise((resume) => setTimeout(resume, GATHER_MS));
+        if (answer.complete) return;
+        await pause(GATHER_MS);
       }
     },
   };
@@ -77,15 +98,16 @@
     const last = events.find((event) => event.kind === "run_finished" || event.kind === "run_failed");
     if (last) {
       run.over = true;
-      run.endedAt = performance.now();
       setMode(last.kind === "run_finished" ? "done" : "failed");
       tell("over", run);
     }
   }
 
+  const pause = (ms) => new Promise((resume) => setTimeout(resume, ms));
+
   // Asks again until the server answers: a lost connection must not end what the page shows.
-  async function patiently(mine, ask) {
-    for (let lost = false; mine === generation; ) {
+  async function patiently(wanted, ask) {
+    for (let lost = false; wanted(); ) {
       try {
         const answer = await ask();
         if (lost) tell("back");
@@ -93,7 +115,7 @@
       } catch {
         lost = true;
         tell("lost");
-        await new Promise((resume) => setTimeout(resume, 1000));
+        await pause(1000);
       }
     }
     return null;

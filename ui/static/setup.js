@@ -124,8 +124,9 @@
       const running = store.mode === "running";
       const reason = running || pressed ? "" : props.blocked || (store.devices?.length === 0 ? "No device is connected." : "");
       const button = $("go");
-      $("words").textContent = running
-        ? `Editing, step ${Math.min(done + 1, steps)} of ${steps}`
+      $("words").textContent = running && !store.run
+        ? "Getting ready"
+        : running ? `Editing, step ${Math.min(done + 1, steps)} of ${steps}`
         : pressed ? "Starting" : store.mode === "done" || store.mode === "failed" ? "Edit again" : "Edit";
       button.setAttribute("aria-disabled", String(Boolean(running || pressed || reason)));
       button.classList.toggle("off", Boolean(reason));
@@ -142,6 +143,7 @@
     let executed = 0;
     store.listen((what, detail) => {
       if (!element.isConnected) return;
+      if (what === "starting") [pressed, stopping, done, executed] = [false, false, 0, 0];
       if (what === "start") {
         [pressed, stopping, done, executed, steps] = [false, false, 0, 0, detail.view.plan.steps];
       }
@@ -155,7 +157,7 @@
         $("refused").hidden = false;
       }
       draw();
-      if (store.mode === "running") $("fill").style.width = `${(100 * executed) / (steps * store.run.view.plan.shards_per_step)}%`;
+      if (store.mode === "running" && store.run) $("fill").style.width = `${(100 * executed) / (steps * store.run.view.plan.shards_per_step)}%`;
     });
     draw();
     watch("blocked", draw);
@@ -174,7 +176,7 @@
     $("stop").addEventListener("click", () => {
       stopping = true;
       draw();
-      trigger("stop", { run_id: store.run.id });
+      trigger("stop", { run_id: store.starting });
     });
   };
 

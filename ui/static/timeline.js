@@ -89,7 +89,7 @@
       const tracks = s("g");
       marks = {
         later: s("g"), trace: s("g"), predicted: s("path", { fill: "none", stroke: "var(--sk-accent)", "stroke-width": 2, "stroke-dasharray": "4 3" }),
-        measured: s("g"), blocks: s("g"), reps: s("g"), labels: s("g"), ticks: s("g"), now: s("g"), laterReps: s("g"), hint: s("g"),
+        measured: s("g"), guesses: s("g"), blocks: s("g"), reps: s("g"), labels: s("g"), ticks: s("g"), now: s("g"), laterReps: s("g"), hint: s("g"),
       };
       const clip = s("rect", { x: layout.left, y: 0, width: Math.max(right() - layout.left, 0), height: layout.height });
       marks.clip = clip;
@@ -98,7 +98,7 @@
           s("clipPath", { id: "trace-clip" }, clip),
           s("pattern", { id: "wait-hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
             s("rect", { width: 6, height: 6, fill: "var(--sk-sunken)" }), s("rect", { width: 2, height: 6, fill: "var(--sk-warn)" }))),
-        tracks, grid, marks.later, marks.trace, marks.predicted, marks.measured, marks.blocks, marks.laterReps, marks.reps, names, marks.labels,
+        tracks, grid, marks.later, marks.trace, marks.predicted, marks.measured, marks.guesses, marks.blocks, marks.laterReps, marks.reps, names, marks.labels,
         marks.ticks, marks.now, marks.hint,
       );
       for (const level of layout.wide ? [0, 0.5, 1] : [0, 1]) {
@@ -222,7 +222,7 @@
       representation_chosen(event) {
         Object.assign(dataset(event.shard), {
           rank: event.rank, left_bits: event.left_bits, right_bits: event.right_bits, wanted_bytes: event.wanted_bytes,
-          predicted_mbps: event.predicted_mbps, reason: event.reason,
+          predicted_mbps: event.predicted_mbps, reason: event.reason, chosen_s: event.at_s,
         });
         if (event.rank > top_rank) {
           top_rank = event.rank;
@@ -271,6 +271,7 @@
         else nameStep(-1);
       },
       fell_back(event) {
+        marks.fell_s = event.at_s;
         for (let shard = event.shard; shard < shardCount(); shard += 1) dataset(shard).reason = event.reason;
       },
       run_finished() {
@@ -308,6 +309,7 @@
       const wide = Math.max(x(to_s) - from - 1, 1.5);
       const top = layout.lanes[index];
       const fill = event.on_device ? "var(--sys-device)" : `var(--lane-${lane})`;
+      if (lane === "reconstruct") marks.hint.replaceChildren();
       const mark = s("g", { class: "shard", tabindex: -1, role: "button", "data-lane": lane, "data-shard": shard, "data-key": `${lane}-${shard}` });
       mark.append(event.cut
         ? s("path", { d: torn(from, top, wide, layout.lane_px), fill })
@@ -410,17 +412,41 @@
         for (const part of [...marks.flag.children].slice(1)) part.setAttribute("transform", `translate(${flagX.toFixed(1)} 0)`);
         marks.flag.lastChild.textContent = `${now_s.toFixed(2)} s`;
         for (const [at, name] of marks.tickNames) name.setAttribute("opacity", Math.abs(at - x(now_s)) < 40 ? 0 : 1);
-        waitNow(now_s);
-      } else for (const [, name] of marks.tickNames) name.setAttribute("opacity", 1);
+        waitNow(now_s, guess(now_s));
+      } else {
+        marks.guesses.replaceChildren();
+        for (const [, name] of marks.tickNames) name.setAttribute("opacity", 1);
+      }
       const shift = (x(lag_s) - x(0)).toFixed(1);
       marks.later.setAttribute("transform", `translate(${shift} 0)`);
       marks.laterReps.setAttribute("transform", `translate(${shift} 0)`);
       drawValues(now_s);
     }
 
+    // A device that tells only the end of a stage: what it must be doing now follows from what it has finished.
+    // Returns whether a shard is executing.
+    function guess(now_s) {
+      const all = [...shards.values()];
+      const lastEnd = (lane) => Math.max(0, ...all.map((data) => data[lane]?.ended_s ?? 0));
+      const running = (lane) => open.some((item) => item.lane === lane);
+      const from = { receive: null, execute: null };
+      const asked = all.filter((data) => data.chosen_s !== undefined && data.receive?.ended_s === undefined);
+      if (asked.length && !running("receive")) from.receive = Math.max(Math.min(...asked.map((data) => data.chosen_s)), lastEnd("receive"));
+      const next = all.filter((data) => data.execute?.ended_s !== undefined).length;
+      const data = shards.get(next);
+      const alone = system === "on_device" || marks.fell_s !== undefined;
+      const ready_s = alone ? marks.fell_s ?? 0 : data?.reconstruct?.ended_s;
+      if (ready_s !== undefined && next < shardCount() && !running("execute")) from.execute = Math.max(ready_s, lastEnd("execute"));
+      marks.guesses.replaceChildren(...Object.entries(from).filter(([, start_s]) => start_s !== null && start_s < now_s).map(([lane, start_s]) =>
+        s("rect", {
+          x: x(start_s), y: layout.lanes[LANES.indexOf(lane)], width: Math.max(x(now_s) - x(start_s) - 1, 1.5), height: layout.lane_px, rx: 2,
+          fill: alone && lane === "execute" ? "var(--sys-device)" : `var(--lane-${lane})`,
+        })));
+      return from.execute !== null || running("execute");
+    }
+
     // Execution stands still when no shard runs although the next one was due.
-    function waitNow(now_s) {
-      const busy = open.some((item) => item.lane === "execute");
+    function waitNow(now_s, busy) {
       const done = [...shards.values()].filter((data) => data.execute?.ended_s !== undefined);
       const free_s = Math.max(plan.start_s, ...done.map((data) => data.execute.ended_s));
       const next = done.length;
@@ -550,7 +576,7 @@
     return {
       show(view, run = null) {
         plan = view.plan;
-        system = view.plan.system;
+        system = view.system;
         trace = view.trace;
         units = view.units;
         live = run;
@@ -612,13 +638,18 @@
     store.listen((what, detail) => {
       if (!element.isConnected) return;
       if (what === "plan" && store.mode === "plan") {
-        heading("What the device will do", "The plan for this network. Press Edit to run it.");
+        heading("What the device will do", detail.plan ? "The plan for this network. Press Edit to run it." : "");
         showTable(false);
         tools(false, false);
-        draw.show(detail);
+        $("waiting").textContent = detail.plan ? "" : detail.waiting;
+        $("waiting").hidden = Boolean(detail.plan);
+        $("drawing").classList.toggle("under", !detail.plan);
+        if (detail.plan) draw.show(detail);
       }
+      if (what === "starting") heading("What the device is doing", "Getting ready for this template.");
       if (what === "start") {
-        heading("What the device is doing", working(detail.view.plan.system));
+        $("waiting").hidden = true;
+        heading("What the device is doing", working(detail.view.system));
         showTable(false);
         tools(true, false);
         $("live").textContent = "The edit has begun.";
@@ -653,7 +684,7 @@
       if (run.events.some((event) => event.kind === "run_failed")) return "The edit ended before its last step.";
       const fell = run.events.find((event) => event.kind === "fell_back");
       if (fell) return `From shard ${fell.shard + 1} the device computed without the cache.`;
-      if (run.view.plan.system === "on_device") return "The device computed every step by itself.";
+      if (run.view.system === "on_device") return "The device computed every step by itself.";
       const waits = run.events.filter((event) => event.kind === "network_wait" && event.shard > 0);
       const waited_s = waits.reduce((sum, event) => sum + event.at_s - event.started_s, 0);
       if (waited_s < 0.001) return "Each shard arrived while an earlier one was running.";
