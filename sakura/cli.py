@@ -1,18 +1,236 @@
-"""Command line of SAKURA."""
+"""Command line of SAKURA. Each command imports what it needs, so that help and errors come at once."""
 
+import contextlib
+import dataclasses
+import json
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sakura.errors import UserError
+
+if TYPE_CHECKING:
+    from sakura.network.trace import Trace
+    from sakura.studio import Studio
+
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+bench_app = typer.Typer(no_args_is_help=True, help="Measure; compare only numbers of one run.")
+model_app = typer.Typer(no_args_is_help=True, help="The shipped model.")
+templates_app = typer.Typer(no_args_is_help=True, help="Templates.")
+app.add_typer(bench_app, name="bench")
+app.add_typer(model_app, name="model")
+app.add_typer(templates_app, name="templates")
 
 
 @app.callback()
 def main() -> None:
     """Template-based image editing whose reusable attention KV streams to the device."""
+
+
+@contextlib.contextmanager
+def _sentences() -> Iterator[None]:
+    """End with one sentence, not a traceback, where the person can mend what is wrong."""
+    try:
+        yield
+    except UserError as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+@contextlib.contextmanager
+def _studio() -> Iterator["Studio"]:
+    from sakura.studio import LocalRoles, Studio
+
+    studio = Studio()
+    try:
+        with LocalRoles(studio):
+            yield studio
+    finally:
+        studio.close()
+
+
+def _trace(name: str) -> "Trace":
+    """A shipped trace by id, a constant rate such as "30" (Mbit/s), or a file."""
+    from sakura.network.formats import load_trace
+    from sakura.network.library import constant_trace, load_library_trace, trace_ids
+
+    if name in trace_ids():
+        return load_library_trace(name)
+    with contextlib.suppress(ValueError):
+        return constant_trace(float(name))
+    if not Path(name).exists():
+        raise UserError(f"There is no trace {name!r}; use {', '.join(trace_ids())}, a number of Mbit/s, or a file.")
+    return load_trace(Path(name), Path(name).name)
+
+
+def _write_json(path: Path | None, value: object) -> None:
+    text = json.dumps(value, indent=1)
+    if path:
+        path.write_text(text + "\n")
+    typer.echo(text)
+
+
+@app.command()
+def edit(
+    template: Annotated[str, typer.Option(help="Template id; see `templates list`.")],
+    out: Annotated[Path, typer.Option(help="Where the picture goes (PNG).")],
+    reference: Annotated[Path | None, typer.Option(help="Reference picture (face swap, try-on).")] = None,
+    prompt: Annotated[str, typer.Option(help="Instruction, for instruction templates.")] = "",
+    system: Annotated[str, typer.Option(help="sakura, full_cache or on_device.")] = "sakura",
+    trace: Annotated[str, typer.Option(help="Trace id, a number of Mbit/s, or a file.")] = "5g-static",
+    rate_budget: Annotated[int | None, typer.Option("--bytes", help="Bytes to spend; automatic if absent.")] = None,
+    rtt_ms: Annotated[float, typer.Option(min=0, max=5000, help="Round trip of the emulated link.")] = 20,
+    offset_s: Annotated[float, typer.Option(min=0, help="Where on the trace to start.")] = 0,
+    seed: Annotated[int, typer.Option(help="Varies the result.")] = 0,
+    events: Annotated[Path | None, typer.Option(help="Write the run's events as JSON.")] = None,
+) -> None:
+    """Edit a template: the same cloud, link and device as on the page, started for this one edit."""
+    with _sentences():
+        from sakura.events import SYSTEMS
+        from sakura.pictures import read_picture
+        from sakura.report import print_run
+        from sakura.studio import EditRequest
+
+        chosen = next((known for known in SYSTEMS if known == system.replace("-", "_")), None)
+        if chosen is None:
+            raise UserError(f"There is no system {system!r}; use {', '.join(SYSTEMS)}.")
+        picture = None
+        if reference:
+            if not reference.exists():
+                raise UserError(f"There is no file {reference}; check the path.")
+            read = read_picture(reference, reference.name)
+            picture = read.pixels
+            for note in read.notes:
+                typer.echo(note)
+        request = EditRequest(
+            template_id=template,
+            system=chosen,
+            trace=_trace(trace),
+            reference=picture,
+            prompt=prompt,
+            rate_budget_bytes=rate_budget,
+            rtt_s=rtt_ms / 1000,
+            trace_offset_s=offset_s,
+            seed=seed,
+        )
+        with _studio() as studio:
+            print_run(studio, request, out, events)
+
+
+@templates_app.command("list")
+def list_templates() -> None:
+    """List the templates with their tasks and edited shares."""
+    with _sentences():
+        from sakura.settings import SHIPPED_TEMPLATES, own_templates
+        from sakura.templates import TemplateLibrary
+
+        for template in TemplateLibrary(SHIPPED_TEMPLATES, own_templates()):
+            typer.echo(f"{template.template_id:16} {template.task:12} {template.mask.mean():6.1%}  {template.title}")
+
+
+@templates_app.command("add")
+def add_template(
+    picture: Annotated[Path, typer.Option(help="The template's picture.")],
+    mask: Annotated[Path, typer.Option(help="Its mask: white is edited.")],
+    subject: Annotated[str, typer.Option(help="face, garment, hair, hat, glasses, mouth, beard or outfit.")],
+    title: Annotated[str, typer.Option(help="What people see.")] = "",
+    invert: Annotated[bool, typer.Option(help="Black is edited instead.")] = False,
+) -> None:
+    """Add a template of your own; its cache is built at its first edit."""
+    with _sentences():
+        from sakura.pictures import invert as inverted
+        from sakura.pictures import read_mask, read_picture
+        from sakura.portraits.tasks import SUBJECT_REGIONS
+        from sakura.templates import add_own_template
+
+        known = next((name for name in SUBJECT_REGIONS if name == subject), None)
+        if known is None:
+            raise UserError(f"There is no subject {subject!r}; use one of {', '.join(SUBJECT_REGIONS)}.")
+        for path in (picture, mask):
+            if not path.exists():
+                raise UserError(f"There is no file {path}; check the path.")
+        read = read_picture(picture, picture.name)
+        region = read_mask(mask, mask.name, (read.pixels.shape[1], read.pixels.shape[0]))
+        if invert:
+            region = inverted(region)
+        for note in (*read.notes, *region.notes):
+            typer.echo(note)
+        typer.echo(f"The edit may change {region.share:.1%} of the picture (white is edited; --invert turns it round).")
+        typer.echo(add_own_template(title or picture.stem, known, read.pixels, region.mask))
+
+
+@app.command()
+def train(
+    out: Annotated[Path, typer.Option(help="Folder for the checkpoint and the state to resume from.")],
+    samples: Annotated[int, typer.Option(min=1, help="Examples to see in all.")] = 200_000,
+    batch: Annotated[int, typer.Option(min=1)] = 16,
+    start_from: Annotated[Path | None, typer.Option(help="Begin with the weights of this checkpoint.")] = None,
+    small_share: Annotated[float, typer.Option(min=0, max=1, help="Share of examples at half size, first.")] = 0.3,
+    full_share: Annotated[float, typer.Option(min=0, max=1, help="Share with all tokens, last.")] = 0.3,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
+) -> None:
+    """Train nano-flux2 on the portrait world. The same command again resumes."""
+    # Threads that spin while they wait take the cores from each other.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
+    import torch
+
+    from sakura.backbone.training import TrainingPlan
+    from sakura.backbone.training import train as run_training
+
+    torch.set_num_threads(threads)
+    plan = TrainingPlan(samples=samples, batch=batch, small_share=small_share, full_share=full_share)
+    run_training(plan, out, start_from=start_from)
+
+
+@model_app.command("evaluate")
+def evaluate_model(
+    samples: Annotated[int, typer.Option(min=1, help="Held-out examples a task.")] = 32,
+    model: Annotated[Path | None, typer.Option(help="Checkpoint folder; the shipped one if absent.")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the scores here too.")] = None,
+) -> None:
+    """Masked-region PSNR against the exact truth, on held-out examples."""
+    import torch
+
+    from sakura.backbone.editor import Editor
+    from sakura.backbone.evaluate import evaluate
+    from sakura.settings import MODEL_FOLDER
+
+    torch.set_num_threads(threads)
+    with typer.progressbar(length=3 * samples, label="Editing", file=typer.get_text_stream("stderr")) as bar:
+        scores = evaluate(Editor.load(model or MODEL_FOLDER), samples, lambda done: bar.update(1))
+    _write_json(json_file, {score.task: dataclasses.asdict(score) for score in scores})
+
+
+@bench_app.command("edit")
+def bench_edit(
+    requests: Annotated[int, typer.Option(min=1, help="Requests a task.")] = 10,
+    trace: Annotated[str, typer.Option(help="Trace id, a number of Mbit/s, or a file.")] = "5g-static",
+    rtt_ms: Annotated[float, typer.Option(min=0, max=5000)] = 20,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the result here too.")] = None,
+) -> None:
+    """Latency of an edit under each system, through cloud, link and device; medians."""
+    from sakura.benchmarks import bench_edit as run_benchmark
+    from sakura.benchmarks import summarise
+
+    with _sentences(), _studio() as studio:
+        chosen = _trace(trace)
+        with typer.progressbar(length=100, label="Editing", file=typer.get_text_stream("stderr")) as bar:
+
+            def progress(done: int, total: int) -> None:
+                bar.update(100 * done // total - bar.pos)
+
+            measured = run_benchmark(studio, chosen, rtt_s=rtt_ms / 1000, requests=requests, progress=progress)
+        rows = [dataclasses.asdict(row) for row in measured]
+        summary = {**summarise(measured, rtt_ms / 1000), "trace": chosen.name}
+        if json_file:
+            json_file.write_text(json.dumps({**summary, "rows": rows}, indent=1) + "\n")
+        typer.echo(json.dumps(summary, indent=1))
 
 
 @app.command()

@@ -9,7 +9,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-System: TypeAlias = Literal["sakura", "full_cache", "on_device"]
+# "resident_cache" has the whole cache on the device already: the limit that streaming can reach, not a choice.
+System: TypeAlias = Literal["sakura", "full_cache", "on_device", "resident_cache"]
 Lane: TypeAlias = Literal["receive", "reconstruct", "execute"]
 
 SYSTEMS: tuple[System, ...] = ("sakura", "full_cache", "on_device")

@@ -17,8 +17,8 @@ MAX_PROMPT_CHARACTERS = 300
 FILLER = frozenset(
     re.findall(
         r"\w+",
-        "a add an and as be become change color colored colour give has have her him his in into it its let make man new "
-        "of on person please put shape someone style the their them to turn wear wearing with woman",
+        "a add an and as be become change color colored colour give has have her him his in into it its let make man "
+        "new of on person please put shape someone style the their them to turn wear wearing with woman",
     )
 )
 SYNONYMS = {
@@ -163,3 +163,8 @@ def _canonical_words(subject: Subject, values: dict[str, object]) -> tuple[str, 
         return words if plain else (*words, chosen["accent_color"])
     word = "eyes" if subject == "glasses" else subject
     return (word, chosen[SLOTS[subject][0].factor])
+
+
+def prompt_for(subject: Subject, words: tuple[str, ...]) -> str:
+    """A prompt that :func:`parse_prompt` turns into these canonical words."""
+    return " ".join(words if subject == "outfit" else words[1:])

@@ -7,7 +7,6 @@ import asyncio
 import collections
 import contextlib
 import dataclasses
-import hashlib
 import secrets
 import threading
 from collections.abc import Callable, Coroutine
@@ -26,13 +25,18 @@ from sakura.events import AnyEvent, QualityMeasured, RunFailed, RunFinished, Sys
 from sakura.network.formats import load_trace
 from sakura.network.library import load_library_trace, trace_ids
 from sakura.network.trace import Trace
-from sakura.pictures import fit_square, fit_square_mask, from_png, to_png
+from sakura.pictures import fit_square, from_png, to_png
 from sakura.portraits.tasks import Subject, Task, render_truth
 from sakura.processes import Role
 from sakura.settings import SHIPPED_TEMPLATES, own_templates
-from sakura.templates import ReferencePicture, TemplateAssets, TemplateLibrary, save_template, shipped_references
+from sakura.templates import (
+    ReferencePicture,
+    TemplateAssets,
+    TemplateLibrary,
+    add_own_template,
+    shipped_references,
+)
 
-PICTURE_PX = 128
 REFERENCE_PX = 64
 PATCH_PX = 8
 MAX_RUNS_KEPT = 64
@@ -92,6 +96,7 @@ class EditRequest:
     trace_offset_s: float = 0.0
     seed: int = 0
     device_id: str | None = None
+    measure: bool = True  # score the picture against the full-cache output afterwards
 
 
 class _Run:
@@ -164,14 +169,7 @@ class Studio:
 
     def add_template(self, title: str, subject: Subject, picture: np.ndarray, mask: np.ndarray) -> str:
         """Keep a template of one's own: ``picture`` uint8 RGB, ``mask`` bool of the same size. Returns its id."""
-        square = fit_square(picture, PICTURE_PX).pixels
-        region = fit_square_mask(mask, PICTURE_PX)
-        if not region.any():
-            raise UserError("Nothing of the mask is left after cropping the picture to a square; mark its middle part.")
-        digest = hashlib.sha256(square.tobytes() + region.tobytes() + subject.encode()).hexdigest()[:10]
-        assets = TemplateAssets(f"own-{digest}", title.strip()[:60] or "My template", subject, square, region, None)
-        save_template(assets, own_templates() / assets.template_id)
-        return assets.template_id
+        return add_own_template(title, subject, picture, mask)
 
     def references(self, template_id: str) -> list[np.ndarray]:
         """Reference pictures offered for a template; none for instructions."""
@@ -346,7 +344,7 @@ class Studio:
                 run.append(event)
                 if isinstance(event, RunFinished):
                     picture = from_png(event.picture_png)
-            if picture is not None:
+            if picture is not None and run.request.measure:
                 run.append(await self._measure(run, job, picture, mask, truth))
         except UserError as error:
             if run.active:

@@ -16,6 +16,7 @@ from PIL import Image
 
 from sakura.backbone.editor import Request, Template
 from sakura.errors import UserError
+from sakura.pictures import fit_square, fit_square_mask
 from sakura.portraits.drawing import render_garment, render_mask, render_portrait
 from sakura.portraits.factors import FACE_FACTORS, GARMENT_FACTORS, Portrait, sample_portrait
 from sakura.portraits.tasks import (
@@ -27,8 +28,9 @@ from sakura.portraits.tasks import (
     sample_template_person,
     task_of,
 )
-from sakura.settings import SHIPPED_TEMPLATES
+from sakura.settings import SHIPPED_TEMPLATES, own_templates
 
+PICTURE_PX = 128
 IMPORTANCE_REQUESTS = 4
 
 
@@ -126,6 +128,17 @@ class TemplateLibrary:
         raise UserError(f"There is no template {template_id!r}; run `python -m sakura templates` to see them.")
 
 
+def add_own_template(title: str, subject: Subject, picture: np.ndarray, mask: np.ndarray) -> str:
+    """Keep a template of one's own: ``picture`` uint8 RGB, ``mask`` bool of the same size. Returns its id."""
+    square, region = fit_square(picture, PICTURE_PX).pixels, fit_square_mask(mask, PICTURE_PX)
+    if not region.any():
+        raise UserError("Nothing of the mask is left after cropping the picture to a square; mark its middle part.")
+    digest = hashlib.sha256(square.tobytes() + region.tobytes() + subject.encode()).hexdigest()[:10]
+    assets = TemplateAssets(f"own-{digest}", title.strip()[:60] or "My template", subject, square, region, None)
+    save_template(assets, own_templates() / assets.template_id)
+    return assets.template_id
+
+
 # id, title, subject, number of the portrait drawn for it
 SHIPPED: tuple[tuple[str, str, Subject, int], ...] = (
     ("face-hoodie", "Silver hair, striped hoodie", "face", 8),
@@ -188,4 +201,4 @@ def write_shipped_templates(folder: Path, size: int) -> None:
 
 
 if __name__ == "__main__":
-    write_shipped_templates(SHIPPED_TEMPLATES, 128)
+    write_shipped_templates(SHIPPED_TEMPLATES, PICTURE_PX)

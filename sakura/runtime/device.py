@@ -18,11 +18,12 @@ from sakura.control.estimators import DiscountedEstimator, Estimator
 from sakura.errors import UserError
 from sakura.events import EventSink, RunFinished, RunStarted, System
 from sakura.pictures import from_png, to_png
-from sakura.runtime.engine import TorchEngine
-from sakura.runtime.pipeline import Outcome, Pipeline, Profile, edit_without_cache
+from sakura.runtime.engine import ShardKv, TorchEngine, TorchEngineRun
+from sakura.runtime.pipeline import Outcome, Pipeline, Profile, edit_with_resident_cache, edit_without_cache
+from sakura.runtime.source import ShardDamagedError, SourceLostError
 from sakura.templates import TemplateAssets
 
-CODEC_OF_SYSTEM = {"sakura": "sakura", "full_cache": "uncompressed", "on_device": "sakura"}
+CODEC_OF_SYSTEM: dict[System, str] = {"sakura": "sakura", "full_cache": "uncompressed"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +54,26 @@ class PreparedTemplate:
     profile: Profile
 
 
+async def fetch_all(
+    cloud: CloudClient, template_id: str, geometry: CacheGeometry, run: TorchEngineRun
+) -> list[ShardKv]:
+    """The whole uncompressed cache of a template, fetched without an emulated link. Raises UserError."""
+    source = await cloud.open_stream(template_id, "uncompressed", None)
+    shards: list[ShardKv] = []
+    try:
+        for shard in range(geometry.shards):
+            await source.fetch(shard, FULL)
+            while not (arrival := await source.next()).complete:
+                pass
+            kv, _ = await run.reconstruct(shard, FULL, arrival.segments())
+            shards.append(kv)
+    except (SourceLostError, ShardDamagedError) as error:
+        raise UserError(str(error)) from error
+    finally:
+        await source.close()
+    return shards
+
+
 class Device:
     """Runs edits one at a time. ``name`` is what people see."""
 
@@ -63,6 +84,7 @@ class Device:
         self._cloud_url = ""
         self._prepared: dict[str, PreparedTemplate] = {}
         self._last_estimator: Estimator = DiscountedEstimator()
+        self._resident: tuple[str, list[ShardKv]] | None = None
         self._one_at_a_time = asyncio.Lock()
 
     async def close(self) -> None:
@@ -150,7 +172,9 @@ class Device:
         self._check_request(prepared.assets, request)
         async with self._one_at_a_time:
             self._announce(job, prepared, emit)
-            if job.system == "on_device":
+            if job.system == "resident_cache":
+                outcome = await self._run_resident(prepared, request, cloud_url, emit)
+            elif job.system == "on_device":
                 outcome = await self._run_on_device(prepared, request, emit)
             else:
                 outcome = await self._run_with_cache(job, prepared, request, cloud_url, emit)
@@ -199,6 +223,16 @@ class Device:
         codec = new_codec("uncompressed")
         run = self.engine.start(prepared.assets.for_editor(), request, prepared.geometry, codec)
         return await edit_without_cache(prepared.geometry, run, emit)
+
+    async def _run_resident(
+        self, prepared: PreparedTemplate, request: Request, cloud_url: str, emit: EventSink
+    ) -> Outcome:
+        template_id, geometry = prepared.assets.template_id, prepared.geometry
+        run = self.engine.start(prepared.assets.for_editor(), request, geometry, new_codec("uncompressed"))
+        if self._resident is None or self._resident[0] != template_id:
+            cloud = await self.connect(cloud_url)
+            self._resident = (template_id, await fetch_all(cloud, template_id, geometry, run))
+        return await edit_with_resident_cache(geometry, run, self._resident[1], emit)
 
     async def _run_with_cache(
         self, job: Job, prepared: PreparedTemplate, request: Request, cloud_url: str, emit: EventSink

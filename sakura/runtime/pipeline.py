@@ -344,3 +344,16 @@ async def edit_without_cache(geometry: CacheGeometry, run: EngineRun, emit: Even
     """On-device generation: every token computed at every step."""
     await execute_on_device(geometry, run, _Clock(), emit)
     return Outcome(await run.picture(), 0, 0.0, fell_back=False)
+
+
+async def edit_with_resident_cache(
+    geometry: CacheGeometry, run: EngineRun, shards: Sequence[ShardKv], emit: EventSink
+) -> Outcome:
+    """Active tokens only, with a cache that is on the device already."""
+    clock = _Clock()
+
+    async def one(shard: int) -> None:
+        _emit_span(emit, clock, "execute", shard, await run.execute(shard, shards[shard]), on_device=False)
+
+    await asyncio.gather(*(one(shard) for shard in range(geometry.shards)))
+    return Outcome(await run.picture(), 0, 0.0, fell_back=False)

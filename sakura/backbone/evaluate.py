@@ -1,0 +1,56 @@
+"""How well a checkpoint edits: masked-region PSNR against the exact truth, on held-out examples."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from sakura.backbone.editor import Editor, Request, Template, edit_on_device
+from sakura.portraits.tasks import INSTRUCTION_SUBJECTS, TASKS, Example, Subject, Task, make_example
+
+MAX_PSNR_DB = 100.0
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskScore:
+    """Mean and standard error of the masked PSNR over ``samples`` held-out examples of a task."""
+
+    task: Task
+    samples: int
+    mask_psnr_db: float
+    standard_error_db: float
+
+
+def masked_psnr_db(picture: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> float:
+    """PSNR in dB over the pixels of a bool mask, of uint8 pictures, at most 100."""
+    error = np.mean((picture[mask].astype(np.float64) - truth[mask]) ** 2)
+    return float(min(MAX_PSNR_DB, 10 * np.log10(255**2 / max(error, 1e-12))))
+
+
+def held_out_example(task: Task, index: int, size: int) -> Example:
+    """Held-out example ``index`` of a task; instruction examples go through all subjects as often as in use."""
+    if task == "instruction":
+        subjects = tuple(INSTRUCTION_SUBJECTS)
+        rng = np.random.default_rng(index)
+        subject: Subject = subjects[int(rng.choice(len(subjects), p=tuple(INSTRUCTION_SUBJECTS.values())))]
+    else:
+        subject = "face" if task == "face_swap" else "garment"
+    return make_example("held_out", index, size, subject)
+
+
+def evaluate(editor: Editor, samples: int, progress: Callable[[int], None] = lambda done: None) -> list[TaskScore]:
+    """Edit ``samples`` held-out examples a task, every token computed, and score them."""
+    scores = []
+    done = 0
+    for task in TASKS:
+        values = []
+        for index in range(samples):
+            example = held_out_example(task, index, editor.config.picture_px)
+            template = Template(example.template, example.mask, example.request.reference is not None)
+            picture = edit_on_device(editor, template, Request(example.request.words, example.request.reference))
+            values.append(masked_psnr_db(picture, example.truth, example.mask))
+            done += 1
+            progress(done)
+        error = float(np.std(values, ddof=1) / np.sqrt(samples)) if samples > 1 else 0.0
+        scores.append(TaskScore(task, samples, float(np.mean(values)), error))
+    return scores
