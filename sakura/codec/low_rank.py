@@ -10,6 +10,8 @@ import scipy.linalg
 class Factors:
     """``mean`` (width,) and the components of (rows, width): left (rank, rows), right (rank, width).
 
+    Where the matrix has fewer components than ``rank``, the rest are zero.
+
     ``energy`` (min(rows, width),) are the squared weighted singular values, all of them.
     """
 
@@ -51,10 +53,11 @@ def factorise(joint: np.ndarray, scales: np.ndarray, rank: int) -> Factors:
     norms_right = np.linalg.norm(right, axis=1, keepdims=True)
     balance = np.sqrt(np.divide(norms_right, norms_left, out=np.ones_like(norms_left), where=norms_left > 0))
     safe = np.where(balance > 0, balance, 1)
+    absent = ((0, rank - len(left)), (0, 0))
     return Factors(
         mean=mean,
-        left=(left * safe / scales).astype(np.float32),
-        right=(right / safe).astype(np.float32),
+        left=np.pad(left * safe / scales, absent).astype(np.float32),
+        right=np.pad(right / safe, absent).astype(np.float32),
         energy=energy,
         row_scales=scales,
     )

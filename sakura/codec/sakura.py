@@ -19,6 +19,7 @@ from sakura.codec.low_rank import Factors, factorise, row_scales
 
 MEAN_SEGMENT = 0
 SCALE_DTYPE = np.dtype("<f4")
+MIN_ENERGY_SHARE = 1e-3  # of the means' energy: what varies less than that counts as constant
 MAX_DISTORTION = 0.3  # what loses more than this is not worth executing with
 
 
@@ -43,9 +44,9 @@ class SakuraCodec:
     def encode(self, shard: np.ndarray, importance: np.ndarray) -> EncodedShard:
         require_finite(shard)
         matrices, rows, columns = shard.shape
-        norms = np.linalg.norm(shard - shard.mean(1, keepdims=True), axis=(1, 2))
-        norms = np.where(norms > 0, norms, 1).astype(np.float32)
-        joint = (shard / norms[:, None, None]).transpose(1, 0, 2).reshape(rows, matrices * columns)
+        norms = _norms(shard)
+        normalised = (shard / norms[:, None, None]).astype(np.float32)
+        joint = normalised.transpose(1, 0, 2).reshape(rows, matrices * columns)
         factors = factorise(joint, row_scales(importance, self.q, self.floor), self.ranks[-1])
         left_scale = _scale(factors.left)
         right_scale = _scale(factors.right.reshape(-1, matrices, columns))
@@ -54,9 +55,11 @@ class SakuraCodec:
         # The norms travel inside the right factor's scales and the means' scales.
         sent_scale = (right_scale * norms[:, None]).astype(SCALE_DTYPE)
 
-        means = factors.mean.reshape(matrices, columns) * norms[:, None]
+        means = factors.mean.reshape(matrices, columns)
         mean_scale = _scale(means)
-        segments = [mean_scale.tobytes() + bitplanes.quantise(means, mean_scale).tobytes()]
+        mean_codes = bitplanes.quantise(means, mean_scale)
+        mean_error = bitplanes.dequantise(mean_codes, bitplanes.CODE_BITS, mean_scale) - means
+        segments = [(mean_scale * norms[:, None]).astype(SCALE_DTYPE).tobytes() + mean_codes.tobytes()]
         start = 0
         for rank in self.ranks:
             group = slice(start, rank)
@@ -65,7 +68,11 @@ class SakuraCodec:
                 segments.append(scales.tobytes() + chunks[0])
                 segments.extend(chunks[1:])
             start = rank
-        rungs = self._rungs(factors, left, left_scale, right, right_scale, segments)
+        weight = float(np.square(factors.row_scales, dtype=np.float64).sum())
+        mean_loss = weight * float(np.square(mean_error, dtype=np.float64).sum())
+        least_energy = MIN_ENERGY_SHARE * weight * float(np.square(means, dtype=np.float64).sum())
+        total = max(float(factors.energy.sum()), least_energy, 1e-30)
+        rungs = self._rungs(factors, left, left_scale, right, right_scale, segments, mean_loss, total)
         return EncodedShard(segments, rungs)
 
     def _rungs(
@@ -76,17 +83,18 @@ class SakuraCodec:
         right: np.ndarray,
         right_scale: np.ndarray,
         segments: list[bytes],
+        mean_loss: float,
+        total: float,
     ) -> list[Rung]:
         """The representations on the lower convex hull of size and weighted distortion.
 
-        Components are orthogonal, so the weighted error is a sum: energy left out, plus each factor's quantisation
-        error times the energy of its counterpart.
+        Components are orthogonal, so the weighted error is a sum: that of the means, energy left out, and each
+        factor's quantisation error times the energy of its counterpart.
         """
         count = len(left)
         energy = np.zeros(count)
         energy[: min(count, len(factors.energy))] = factors.energy[:count]
         singular = np.sqrt(energy)
-        total = max(float(factors.energy.sum()), 1e-30)
         left_loss, right_loss = {}, {}
         for bits in range(bitplanes.FIRST_BITS, bitplanes.CODE_BITS + 1):
             error = bitplanes.dequantise(bitplanes.truncate(left, bits), bits, left_scale) - factors.left
@@ -101,13 +109,16 @@ class SakuraCodec:
                 for right_bits, right_error in right_loss.items():
                     chosen = Representation(rank, left_bits, right_bits)
                     size = sum(sizes[index] for index in self.segment_ids(chosen))
-                    loss = dropped + float(left_error[:rank].sum() + right_error[:rank].sum())
+                    loss = mean_loss + dropped + float(left_error[:rank].sum() + right_error[:rank].sum())
                     points.append(Rung(chosen, size, loss / total))
         hull = lower_hull(points)
         return [rung for rung in hull if rung.distortion <= MAX_DISTORTION] or hull[-1:]
 
     def decode(self, shape: ShardShape, representation: Representation, segments: Mapping[int, bytes]) -> np.ndarray:
         matrices, rows, columns = shape.matrices, shape.rows, shape.columns
+        missing = [segment for segment in self.segment_ids(representation) if segment not in segments]
+        if missing:
+            raise ValueError(f"Segment {missing[0]} of the shard is missing.")
         means = segments[MEAN_SEGMENT]
         if len(means) != matrices * (SCALE_DTYPE.itemsize + columns):
             raise ValueError(f"The segment of column means has {len(means)} bytes, which does not fit the shard.")
@@ -134,6 +145,18 @@ class SakuraCodec:
         joint = left.T @ right.reshape(rank, -1)
         joint += mean.reshape(-1)
         return joint.reshape(rows, matrices, columns).transpose(1, 0, 2)
+
+
+def _norms(shard: np.ndarray) -> np.ndarray:
+    """What each matrix is divided by, float64 (matrices,): the norm about its column means.
+
+    A matrix of equal rows has no such norm beyond rounding; its whole norm stands in, or 1 where it is all zero.
+    """
+    exact = shard.astype(np.float64)
+    whole = np.linalg.norm(exact, axis=(1, 2))
+    centred = np.linalg.norm(exact - exact.mean(1, keepdims=True), axis=(1, 2))
+    norms = np.where(centred > 1e-6 * whole, centred, whole)
+    return np.where(norms > 0, norms, 1)
 
 
 def _scale(values: np.ndarray) -> np.ndarray:

@@ -26,6 +26,8 @@ class UncompressedCodec:
 
     def decode(self, shape: ShardShape, representation: Representation, segments: Mapping[int, bytes]) -> np.ndarray:
         expected = shape.matrices * shape.rows * shape.columns * 2
+        if 0 not in segments:
+            raise ValueError("Segment 0 of the shard is missing.")
         if len(segments[0]) != expected:
             raise ValueError(f"The shard has {len(segments[0])} bytes instead of {expected}.")
         numbers = np.frombuffer(segments[0], "<f2").astype(np.float32)
