@@ -7,6 +7,7 @@
   const LANES = ["receive", "reconstruct", "execute"];
   const NAMES = { receive: "Receive", reconstruct: "Reconstruct", execute: "Execute" };
   const RANK_PX = 42;
+  const RANKS_AT_FIRST = 16; // the height of a bar counts from here; a higher rank rescales all bars
 
   const WIDE = {
     left: 124, right: 118, height: 366, top: 22, band: [37, 114], lanes: [126.8, 172.8, 218.8], lane_px: 38,
@@ -33,7 +34,7 @@
     let width = 0;
     let end_s = 1;
     let top_mbps = 50;
-    let top_rank = 64;
+    let top_rank = RANKS_AT_FIRST;
     let live = null; // the run, while and after it runs
     let events = [];
     let shards = new Map();
@@ -263,24 +264,30 @@
         marks.blocks.prepend(wait(event.started_s, event.at_s, event.shard));
       },
       step_finished(event) {
-        const group = marks[`step${event.step + 1}`];
-        const at = x(event.at_s) - x(plannedStart((event.step + 1) * plan.shards_per_step));
-        group.setAttribute("transform", `translate(${at.toFixed(1)} 0)`);
-        marks.blocks.before(group);
-        if (event.step + 1 < plan.steps) nameStep(event.step + 1);
-        else nameStep(-1);
+        endStep(event.step, event.at_s);
       },
       fell_back(event) {
         marks.fell_s = event.at_s;
         for (let shard = event.shard; shard < shardCount(); shard += 1) dataset(shard).reason = event.reason;
       },
       run_finished() {
+        const end_s = Math.max(...[...shards.values()].map((data) => data.execute?.ended_s ?? 0));
+        endStep(plan.steps - 1, end_s);
         marks.later.replaceChildren();
       },
       run_failed() {
         for (const item of open.splice(0)) item.mark.remove();
       },
     };
+
+    // The line between two steps moves from where it was planned to where it came.
+    function endStep(step, at_s) {
+      const group = marks[`step${step + 1}`];
+      const shift = x(at_s) - x(plannedStart((step + 1) * plan.shards_per_step));
+      group.setAttribute("transform", `translate(${shift.toFixed(1)} 0)`);
+      marks.guesses.before(group);
+      nameStep(step + 1 < plan.steps ? step + 1 : -1);
+    }
 
     function nameStep(current) {
       marks.stepNames.forEach((name, step) => {
@@ -581,7 +588,7 @@
         units = view.units;
         live = run;
         events = [];
-        top_rank = 64;
+        top_rank = RANKS_AT_FIRST;
         end_s = (plan.start_s + plan.steps * plan.step_s) * 1.08;
         layoutAll();
         if (run) beat();

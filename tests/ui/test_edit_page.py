@@ -1,0 +1,248 @@
+"""The Edit view in a real browser against the real app: what a visitor does, and what they must see."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser, Page, expect
+
+pytestmark = pytest.mark.browser
+
+PHONE = {
+    "viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "has_touch": True, "is_mobile": True,
+}  # fmt: skip
+
+
+def open_page(page: Page, url: str, query: str = "") -> None:
+    """Open the page and wait until the plan is drawn."""
+    page.goto(f"{url.rstrip('/')}/{query}")
+    expect(page.get_by_text("Press Edit to run it.")).to_have_count(1)
+
+
+def choose(page: Page, name: str) -> None:
+    page.get_by_role("radio", name=name, exact=True).check()
+
+
+def press_edit(page: Page) -> None:
+    page.locator("#action [data-part=go]").click()
+
+
+def expect_finished(page: Page) -> None:
+    expect(page.locator("html")).to_have_attribute("data-mode", "done")
+    expect(page.locator("#action [data-part=go]")).to_have_text("Edit again")
+
+
+def no_sideways_scroll(page: Page) -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
+@pytest.mark.parametrize("task", ["Face swap", "Try-on", "Instruction"])
+@pytest.mark.parametrize("system", ["SAKURA", "Full cache", "On-device"])
+def test_every_kind_of_edit_ends_with_a_picture_and_a_timeline(
+    page: Page, demo_url: str, task: str, system: str
+) -> None:
+    open_page(page, demo_url)
+    choose(page, task)
+    if task == "Instruction":
+        page.locator(".example").first.click()
+        expect(page.locator("#prompt textarea")).not_to_have_value("")
+    choose(page, system)
+    expect(page.locator("#action [data-part=go]")).to_have_attribute("aria-disabled", "false")
+    press_edit(page)
+    expect_finished(page)
+    expect(page.get_by_alt_text("After")).to_be_visible()
+    executed = page.locator('.drawing [data-lane="execute"]')
+    expect(executed).not_to_have_count(0)
+    received = page.locator('.drawing [data-lane="receive"]')
+    expect(received).to_have_count(0) if system == "On-device" else expect(received).not_to_have_count(0)
+    expect(page.locator("[data-part=quality] table")).to_be_visible()
+    page.get_by_role("button", name="Shard table").click()
+    assert page.locator("[data-part=rows] tr").count() >= 4
+
+
+def test_all_of_edit_fits_on_a_laptop(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    for mode in ("plan", "done"):
+        assert page.evaluate("document.documentElement.scrollHeight <= innerHeight"), mode
+        press_edit(page)
+        expect_finished(page)
+
+
+def test_an_instruction_without_words_says_why_it_cannot_start(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    choose(page, "Instruction")
+    button = page.locator("#action [data-part=go]")
+    expect(button).to_have_attribute("aria-disabled", "true")
+    button.hover()
+    expect(page.get_by_role("tooltip").filter(has_text="Say first what should change.")).to_be_visible()
+
+
+def test_words_that_are_not_understood_stay_and_are_shown_as_typed(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    choose(page, "Instruction")
+    markup = '<img src=x onerror="document.title=1"> ${1+1} {{value}}'
+    page.locator("#prompt textarea").fill(markup)
+    expect(page.locator("#action [data-part=go]")).to_have_attribute("aria-disabled", "false")
+    press_edit(page)
+    expect(page.locator("#setup .error")).to_be_visible()
+    assert page.locator("#prompt textarea").input_value() == markup
+    assert page.locator("#setup img[src=x]").count() == 0
+    assert page.title() != "1"
+    assert "Traceback" not in page.content()
+
+
+def test_markup_in_an_accepted_prompt_is_text(browser: Browser, demo_url: str) -> None:
+    context = browser.new_context(**PHONE)
+    page = context.new_page()
+    open_page(page, demo_url)
+    choose(page, "Instruction")
+    words = page.locator(".example").first.text_content()
+    page.locator("#prompt textarea").fill(f"<b>{words}</b>")
+    expect(page.locator("#action [data-part=go]")).to_have_attribute("aria-disabled", "false")
+    press_edit(page)
+    shown = page.locator(".pick-words span, #setup .error span").filter(has_text=re.compile(".+"))
+    expect(shown.first).to_be_attached()
+    assert page.locator(".pick-words b b, .pick-words span b, #setup .error b").count() == 0
+    context.close()
+
+
+def test_a_file_that_is_no_picture_is_refused_with_a_sentence(page: Page, demo_url: str, tmp_path: Path) -> None:
+    bad = tmp_path / "holiday.png"
+    bad.write_bytes(b"this is not a picture")
+    open_page(page, demo_url)
+    page.set_input_files("#references [data-part=file]", bad)
+    expect(page.locator("#setup .error")).to_contain_text("holiday.png")
+    page.locator("#setup .error").get_by_role("button", name="Close").click()
+    expect(page.locator("#setup .error")).to_have_count(0)
+    press_edit(page)
+    expect_finished(page)
+
+
+def test_ones_own_picture_is_used_and_survives_a_reload(page: Page, demo_url: str, tmp_path: Path) -> None:
+    own = tmp_path / "me.png"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (90, 120, 3), dtype=np.uint8)).save(own)
+    open_page(page, demo_url)
+    page.set_input_files("#references [data-part=file]", own)
+    expect(page.get_by_role("radio", name="Your picture")).to_be_checked()
+    press_edit(page)
+    expect_finished(page)
+    assert "run=" in page.url
+    page.reload()
+    expect_finished(page)
+    expect(page.get_by_role("radio", name="Your picture")).to_be_checked()
+
+
+def test_a_reload_during_a_run_shows_it_again(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    press_edit(page)
+    expect(page).to_have_url(re.compile("run="))
+    page.reload()
+    expect_finished(page)
+    expect(page.locator('.drawing [data-lane="execute"]')).not_to_have_count(0)
+
+
+def test_a_second_page_shows_the_same_run(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    press_edit(page)
+    expect_finished(page)
+    other = page.context.new_page()
+    other.goto(page.url)
+    expect_finished(other)
+    counts = [tab.locator(".drawing .shard").count() for tab in (page, other)]
+    assert counts[0] == counts[1] > 0
+
+
+def test_a_run_that_is_no_longer_kept_leaves_a_usable_page(page: Page, demo_url: str) -> None:
+    page.goto(f"{demo_url.rstrip('/')}/?run=unknown")
+    expect(page.locator("#action .error")).to_be_visible()
+    assert "run=" not in page.url
+    press_edit(page)
+    expect_finished(page)
+
+
+def test_timeline_by_keyboard(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    press_edit(page)
+    expect_finished(page)
+    first = page.locator('.drawing [data-key="execute-0"]')
+    first.focus()
+    expect(page.locator("[data-part=tip]")).to_contain_text("Shard 1")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator('.drawing [data-key="execute-1"]')).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("[data-part=tip]")).to_be_hidden()
+    page.keyboard.press("Enter")
+    expect(page.locator('[data-part=rows] tr[data-shard="1"]')).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator('.drawing [data-key="execute-1"]')).to_be_focused()
+
+
+def test_before_and_after_by_keyboard(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    press_edit(page)
+    expect_finished(page)
+    slider = page.get_by_role("slider", name="Share of the picture that shows before")
+    slider.press("Home")
+    assert page.locator("[data-part=edit]").evaluate("box => box.style.getPropertyValue('--cut')") == "0%"
+
+
+@pytest.mark.parametrize(("choice", "first"), [("Events", "run_started"), ("Chrome trace", None)])
+def test_the_timeline_can_be_saved(page: Page, demo_url: str, choice: str, first: str | None) -> None:
+    open_page(page, demo_url)
+    press_edit(page)
+    expect_finished(page)
+    page.get_by_role("button", name="Save timeline").click()
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name=choice).click()
+    saved = json.loads(download.value.path().read_text("utf-8"))
+    if first:
+        assert saved[0]["kind"] == first
+    else:
+        assert saved["traceEvents"]
+
+
+def test_importance_lies_over_the_template(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    page.get_by_role("button", name="Importance").click()
+    expect(page.locator("[data-part=heat] rect")).not_to_have_count(0)
+    page.get_by_role("slider", name="Step").fill("2")
+    expect(page.locator("[data-part=heat-step-value]")).to_have_text("Step 2")
+
+
+def test_ones_own_trace_is_read_or_refused(page: Page, demo_url: str, tmp_path: Path) -> None:
+    bad, good = tmp_path / "bad.csv", tmp_path / "good.csv"
+    bad.write_text("hello\nworld\n")
+    good.write_text("time_s,mbps\n" + "".join(f"{second},{20 + second % 5}\n" for second in range(60)))
+    open_page(page, demo_url)
+    upload = page.locator(".field-network input[type=file]")
+    upload.set_input_files(bad)
+    expect(page.locator(".field-network .error")).to_contain_text("bad.csv")
+    upload.set_input_files(good)
+    expect(page.locator(".field-network .lab i")).to_have_text("mean 22 Mbit/s")
+
+
+@pytest.mark.parametrize("page", [PHONE], indirect=True)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_phone(page: Page, demo_url: str, theme: str) -> None:
+    open_page(page, demo_url, f"?__theme={theme}")
+    assert no_sideways_scroll(page)
+    assert ("dark" in (page.locator("body").get_attribute("class") or "")) == (theme == "dark")
+    press_edit(page)
+    expect_finished(page)
+    assert no_sideways_scroll(page)
+    expect(page.locator("#setup .fields")).to_be_hidden()
+    page.get_by_role("button", name="Change the setup").click()
+    expect(page.locator("#setup .fields")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [320, 700, 1024, 1099, 1100, 1920])
+def test_no_width_scrolls_sideways(page: Page, demo_url: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    open_page(page, demo_url)
+    assert no_sideways_scroll(page)
+    press_edit(page)
+    expect_finished(page)
+    assert no_sideways_scroll(page)
