@@ -96,10 +96,15 @@ class Container:
             self.index = msgspec.msgpack.decode(index, type=ContainerIndex)
         except msgspec.DecodeError as error:
             raise ContainerError(f"The index of {path.name} cannot be read: {error}.") from error
+        geometry = self.index.geometry
+        if min(geometry.steps, geometry.blocks_per_shard, geometry.rows, geometry.columns) < 1:
+            raise ContainerError(f"The geometry in {path.name} is not one of a cache.")
+        if any(len(shard.segment_bytes) != len(shard.segment_crc32) for shard in self.index.shards):
+            raise ContainerError(f"The index of {path.name} does not have a checksum for each segment.")
         sizes = [length for shard in self.index.shards for length in shard.segment_bytes]
         if any(length < 0 for length in sizes) or PREFIX.size + index_bytes + sum(sizes) != size:
             raise ContainerError(f"The segments of {path.name} do not fill the file exactly.")
-        if len(self.index.shards) != self.index.geometry.shards:
+        if len(self.index.shards) != geometry.shards:
             raise ContainerError(f"{path.name} holds {len(self.index.shards)} shards, which does not fit its geometry.")
         offsets = itertools.accumulate(sizes, initial=PREFIX.size + index_bytes)
         self._offsets = [[next(offsets) for _ in shard.segment_bytes] for shard in self.index.shards]
@@ -112,6 +117,12 @@ class Container:
         if zlib.crc32(data) != entry.segment_crc32[segment]:
             raise ContainerError(f"Segment {segment} of shard {shard} in {self.path.name} is damaged.")
         return data
+
+    def verify(self) -> None:
+        """Read every segment. Raises ContainerError naming the first damaged one."""
+        for shard, entry in enumerate(self.index.shards):
+            for segment in range(len(entry.segment_bytes)):
+                self.read_segment(shard, segment)
 
     def close(self) -> None:
         self._bytes.close()

@@ -55,7 +55,7 @@ class CacheStore:
         with self._building:
             if path in self._open:
                 return self._open[path]
-            container = self._read(path)
+            container = self._read(path, template)
             if container is None:
                 self._build(template, progress)
                 container = Container(path)
@@ -63,24 +63,37 @@ class CacheStore:
             return container
 
     def importance(self, template: TemplateAssets) -> np.ndarray:
-        """Importance of each captured request: float32 (requests, steps, blocks, reusable)."""
-        self.get(template, "sakura")
-        return np.load(self.importance_path(template), allow_pickle=False)
+        """Importance of each captured request: float32 (requests, steps, blocks, reusable). Blocks like ``get``."""
+        path = self.importance_path(template)
+        with self._building:
+            try:
+                return np.load(path, allow_pickle=False)
+            except (OSError, ValueError, EOFError):  # missing, or damaged on disk
+                self._build(template, lambda done: None)
+                return np.load(path, allow_pickle=False)
 
-    def _read(self, path: Path) -> Container | None:
+    def _read(self, path: Path, template: TemplateAssets) -> Container | None:
+        """The container at ``path`` if it is whole and of this template and model; otherwise it is to be rebuilt."""
         if not path.exists():
             return None
         try:
-            return Container(path)
+            container = Container(path)
+            container.verify()
         except ContainerError:
-            return None  # damaged on disk: it is rebuilt in place
+            return None
+        expected = (self.editor.fingerprint, template.fingerprint)
+        return container if (container.index.model, container.index.template) == expected else None
 
     def _build(self, template: TemplateAssets, progress: Progress) -> None:
         progress(0.0)
         cache = capture(self.editor, template.for_editor(), template.typical_requests())
         geometry = geometry_of(cache)
         self.folder.mkdir(parents=True, exist_ok=True)
-        np.save(self.importance_path(template), cache.importance)
+        path = self.importance_path(template)
+        partial = path.with_suffix(".partial")
+        with partial.open("wb") as file:
+            np.save(file, cache.importance)
+        partial.replace(path)
         total = geometry.shards * len(CODECS)
         for number, name in enumerate(CODECS):
             codec = new_codec(name)

@@ -22,7 +22,7 @@ def test_leading_chunks_hold_the_truncated_codes(codes: np.ndarray, bits: int) -
 @given(VALUES, BITS)
 def test_planes_are_nested(values: np.ndarray, bits: int) -> None:
     """Cutting an 8-bit code to b bits gives the b-bit code of the same number."""
-    scale = np.float32(1)
+    scale = np.ones(1, np.float32)
     cut = bitplanes.truncate(bitplanes.quantise(values, scale), bits) >> (bitplanes.CODE_BITS - bits)
     levels = 1 << bits
     np.testing.assert_array_equal(cut, np.clip(np.floor((values + 1) * (levels / 2)), 0, levels - 1))

@@ -149,7 +149,7 @@ def test_missing_and_short_segments_are_refused(name: str) -> None:
     representation = encoded.rungs[-1].representation
     for victim in codec.segment_ids(representation):
         segments = {index: encoded.segments[index] for index in codec.segment_ids(representation)}
-        with pytest.raises(ValueError, match="bytes|buffer|reshape"):
+        with pytest.raises(ValueError, match=r"bytes|buffer|reshape"):
             codec.decode(SHAPE, representation, {**segments, victim: segments[victim][:-1]})
         del segments[victim]
         with pytest.raises(ValueError, match=f"Segment {victim} of the shard is missing"):
