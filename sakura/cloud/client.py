@@ -34,7 +34,7 @@ from sakura.cloud.protocol import (
 from sakura.codec.interface import Representation
 from sakura.errors import UserError
 from sakura.network.trace import Trace
-from sakura.runtime.source import Arrival, SourceLostError
+from sakura.runtime.source import Arrival, ShardDamagedError, SourceLostError
 
 ANSWER_TIMEOUT_S = 10.0
 BUILD_TIMEOUT_S = 300.0
@@ -47,8 +47,9 @@ class CloudClient:
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
         self._streams: dict[int, CloudStream] = {}
-        self._waiting: dict[str, asyncio.Future[object]] = {}
-        self._progress: dict[str, Callable[[float], None]] = {}
+        # What was asked, under the words that the cloud's refusals use; an answer is for all who asked.
+        self._waiting: dict[str, set[asyncio.Future[object]]] = {}
+        self._progress: dict[str, list[Callable[[float], None]]] = {}
         self._next_stream = 0
         self.lost = asyncio.Event()
         self._reader = asyncio.create_task(self._read())
@@ -62,7 +63,7 @@ class CloudClient:
             raise UserError(f"No cloud answers at {url} ({error}); start it, or correct the address.") from error
         client = cls(connection)
         try:
-            welcome = await client._ask("welcome", Hello(VERSION, model))
+            welcome = await client._ask("hello", Hello(VERSION, model))
         except UserError:
             await client.close()
             raise
@@ -81,24 +82,25 @@ class CloudClient:
 
     async def describe(self, template_id: str, progress: Callable[[float], None] = lambda done: None) -> Description:
         """What is needed before the first edit of a template; waits while its cache is built. Raises UserError."""
-        self._progress[template_id] = progress
+        listeners = self._progress.setdefault(template_id, [])
+        listeners.append(progress)
         try:
-            answer = await self._ask(template_id, Describe(template_id), BUILD_TIMEOUT_S)
+            answer = await self._ask(f"template {template_id}", Describe(template_id), BUILD_TIMEOUT_S)
         finally:
-            self._progress.pop(template_id, None)
+            listeners.remove(progress)
         assert isinstance(answer, Description)
         return answer
 
     async def importance(self, template_id: str) -> np.ndarray:
         """Importance a captured request: float32 (requests, steps, blocks, tokens). Raises UserError."""
-        answer = await self._ask(f"importance of {template_id}", AskImportance(template_id), BUILD_TIMEOUT_S)
+        answer = await self._ask(f"importance {template_id}", AskImportance(template_id), BUILD_TIMEOUT_S)
         assert isinstance(answer, Importance)
         return np.frombuffer(answer.scores, "<f4").reshape(answer.shape)
 
     async def emulate_link(self, link_id: str, trace: Trace, rtt_s: float, offset_s: float) -> None:
         """Declare an emulated link in the cloud, or change it. Raises UserError."""
         edges, rates = trace.edges_s.tolist(), trace.rates_mbps.tolist()
-        await self._ask(link_id, EmulateLink(link_id, trace.title, edges, rates, rtt_s, offset_s))
+        await self._ask(f"link {link_id}", EmulateLink(link_id, trace.title, edges, rates, rtt_s, offset_s))
 
     async def open_stream(self, template_id: str, codec: str, link_id: str | None) -> "CloudStream":
         """A stream of a template's shards. Raises SourceLostError."""
@@ -122,13 +124,12 @@ class CloudClient:
         self._streams.pop(stream, None)
 
     async def _ask(self, about: str, message: ToCloud, timeout_s: float = ANSWER_TIMEOUT_S) -> object:
-        if about in self._waiting:
-            return await asyncio.shield(self._waiting[about])
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._waiting[about] = future
+        waiting = self._waiting.setdefault(about, set())
+        waiting.add(future)
         try:
             await self.send(message)
-            return await asyncio.wait_for(asyncio.shield(future), timeout_s)
+            return await asyncio.wait_for(future, timeout_s)
         except SourceLostError as error:
             raise UserError(f"{error} Start the cloud again and repeat.") from error
         except TimeoutError as error:
@@ -136,8 +137,9 @@ class CloudClient:
                 f"The cloud did not answer within {timeout_s:.0f} s; look at its log, then repeat."
             ) from error
         finally:
-            self._waiting.pop(about, None)
-            future.cancel()
+            waiting.discard(future)
+            if not waiting:
+                self._waiting.pop(about, None)
 
     async def _read(self) -> None:
         try:
@@ -149,9 +151,8 @@ class CloudClient:
             self.lost.set()
             for stream in self._streams.values():
                 stream.fail(LOST)
-            for future in self._waiting.values():
-                if not future.done():
-                    future.set_exception(UserError(f"{LOST} Start the cloud again and repeat."))
+            for about in self._waiting:
+                self._answer(about, UserError(f"{LOST} Start the cloud again and repeat."))
             with contextlib.suppress(Exception):
                 await self._connection.close()
 
@@ -163,25 +164,30 @@ class CloudClient:
                 if stream:
                     stream.take(message, len(data))
             case Welcome():
-                self._answer("welcome", message)
+                self._answer("hello", message)
             case Description():
-                self._answer(message.template_id, message)
+                self._answer(f"template {message.template_id}", message)
             case Importance():
-                self._answer(f"importance of {message.template_id}", message)
+                self._answer(f"importance {message.template_id}", message)
             case Linked():
-                self._answer(message.link_id, message)
+                self._answer(f"link {message.link_id}", message)
             case Building():
-                self._progress.get(message.template_id, lambda done: None)(message.done)
+                for listener in self._progress.get(message.template_id, []):
+                    listener(message.done)
             case Refused():
-                if message.about in self._waiting:
-                    self._waiting[message.about].set_exception(UserError(message.reason))
-                elif message.about.isdigit() and int(message.about) in self._streams:
-                    self._streams[int(message.about)].fail(message.reason)
+                self._answer(message.about, UserError(message.reason))
+                kind, _, number = message.about.partition(" ")
+                if kind == "stream" and number.isdecimal() and int(number) in self._streams:
+                    self._streams[int(number)].fail(message.reason)
 
-    def _answer(self, about: str, message: object) -> None:
-        future = self._waiting.get(about)
-        if future and not future.done():
-            future.set_result(message)
+    def _answer(self, about: str, answer: object) -> None:
+        for future in self._waiting.get(about, ()):
+            if future.done():
+                continue
+            if isinstance(answer, UserError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
 
 
 class CloudStream:
@@ -192,7 +198,9 @@ class CloudStream:
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._arrivals: dict[int, Arrival] = {}
+        # Each arrival waits at most once, so that a reader sees it complete only once.
         self._news: asyncio.Queue[Arrival | None] = asyncio.Queue()
+        self._announced: Arrival | None = None
         self._failure: str | None = None
 
     async def fetch(self, shard: int, representation: Representation) -> None:
@@ -200,6 +208,8 @@ class CloudStream:
 
     async def next(self) -> Arrival:
         arrival = await self._news.get()
+        if arrival is self._announced:
+            self._announced = None
         if arrival is None:
             self._news.put_nowait(None)
             raise SourceLostError(self._failure or LOST)
@@ -233,6 +243,12 @@ class CloudStream:
                 self.fail("The cloud sent a piece of a shard that it had not announced.")
                 return
             arrival = known
-            arrival.add(message.data, now)
+            try:
+                arrival.add(message.data, now)
+            except ShardDamagedError as error:
+                self.fail(str(error))
+                return
         arrival.wire_bytes += wire_bytes
-        self._news.put_nowait(arrival)
+        if arrival is not self._announced:
+            self._announced = arrival
+            self._news.put_nowait(arrival)

@@ -149,7 +149,11 @@ class Linked(_Message, frozen=True, tag="linked"):
 
 
 class Refused(_Message, frozen=True, tag="refused"):
-    """A request that cannot be served, with a sentence why; ``about`` is its template id, stream or link."""
+    """A request that cannot be served, with a sentence why.
+
+    ``about`` says which: "hello", "template ID", "importance ID", "stream NUMBER", "link ID", or "" for one that could
+    not be read.
+    """
 
     about: str
     reason: str

@@ -54,6 +54,7 @@ log = logging.getLogger(__name__)
 MAX_STREAMS = 8
 MAX_LINKS = 256
 MAX_QUEUED_FETCHES = 256
+MAX_OFFSET_S = 1_000_000
 LINK_QUEUE_BYTES = 2 * PIECE_BYTES
 
 Send = Callable[[bytes], Awaitable[None]]
@@ -111,7 +112,7 @@ class _Stream:
         try:
             data = b"".join(self.container.read_segment(fetch.shard, segment) for segment in ids)
         except ContainerError as error:
-            await self._pass(Refused(str(self.number), str(error)))
+            await self._pass(Refused(f"stream {self.number}", str(error)))
             return
         await self._pass(
             ShardHeader(
@@ -200,6 +201,8 @@ class CloudServer:
         """Declare or change a link. Raises UserError on a trace that cannot carry anything."""
         if not 0 <= message.rtt_s <= 5:
             raise UserError(f"A round trip of {message.rtt_s} s is out of range; use 0 to 5 s.")
+        if not 0 <= message.offset_s <= MAX_OFFSET_S:
+            raise UserError(f"A trace cannot start at {message.offset_s} s; use 0 to {MAX_OFFSET_S:,} s.")
         if len(message.rates_mbps) > MAX_TRACE_ROWS:
             raise UserError(f"The trace has more than {MAX_TRACE_ROWS:,} rows; shorten it.")
         trace = checked_trace(
@@ -262,19 +265,20 @@ class _Session:
     async def _handle(self, message: object) -> None:
         match message:
             case Hello():
-                await self.send(Welcome(VERSION, self.cloud.store.editor.fingerprint))
-                if message.version != VERSION:
-                    reason = f"The device speaks version {message.version}, the cloud version {VERSION}; update one."
-                    await self.send(Refused("hello", reason))
-                    await self.connection.close(1002, "version")
+                if message.version == VERSION:
+                    await self.send(Welcome(VERSION, self.cloud.store.editor.fingerprint))
+                    return
+                reason = f"The device speaks version {message.version}, the cloud version {VERSION}; update one."
+                await self.send(Refused("hello", reason))
+                await self.connection.close(1002, "version")
             case Describe():
-                self._spawn(self._guarded(message.template_id, self._describe(message)))
+                self._spawn(self._guarded(f"template {message.template_id}", self._describe(message)))
             case AskImportance():
-                self._spawn(self._guarded(message.template_id, self._importance(message)))
+                self._spawn(self._guarded(f"importance {message.template_id}", self._importance(message)))
             case EmulateLink():
-                await self._guarded(message.link_id, self._emulate(message))
+                await self._guarded(f"link {message.link_id}", self._emulate(message))
             case OpenStream():
-                await self._guarded(str(message.stream), self._open(message))
+                await self._guarded(f"stream {message.stream}", self._open(message))
             case Fetch():
                 self._later(message.stream, functools.partial(self._fetch, message))
             case Cancel():
@@ -288,7 +292,7 @@ class _Session:
         """Do something when the message has crossed the emulated link to the cloud."""
         known = self.streams.get(stream)
         if known is None:
-            self._spawn(self.send(Refused(str(stream), f"Stream {stream} is not open.")))
+            self._spawn(self.send(Refused(f"stream {stream}", f"Stream {stream} is not open.")))
             return
         asyncio.get_running_loop().call_later(known.uplink_delay_s, act)
 
@@ -302,7 +306,7 @@ class _Session:
         )
         if not known or stream.fetches.full():
             reason = "asks for too much at once" if known else "asks for a shard or representation that is not on offer"
-            self._spawn(self.send(Refused(str(message.stream), f"Stream {message.stream} {reason}.")))
+            self._spawn(self.send(Refused(f"stream {message.stream}", f"Stream {message.stream} {reason}.")))
             return
         stream.cancelled.discard(message.shard)
         stream.fetches.put_nowait(message)

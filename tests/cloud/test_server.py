@@ -1,0 +1,469 @@
+"""The cloud as its users meet it: real websockets on loopback, real caches of a tiny model."""
+
+import asyncio
+import contextlib
+import math
+import zlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+from worlds import SHIPPED_BY_TASK, cloud_of, tiny_template, url_of
+
+from sakura.backbone.editor import Editor
+from sakura.cache.store import CacheStore
+from sakura.cloud.client import CloudClient
+from sakura.cloud.protocol import (
+    VERSION,
+    Cancel,
+    CloseStream,
+    EmulateLink,
+    Fetch,
+    FromCloud,
+    Hello,
+    Linked,
+    OpenStream,
+    Piece,
+    Refused,
+    ShardHeader,
+    ToCloud,
+    Welcome,
+    decode_from_cloud,
+    decode_to_cloud,
+    encode,
+)
+from sakura.cloud.server import MAX_STREAMS, CloudServer
+from sakura.codec import CODECS, new_codec
+from sakura.codec.interface import Representation
+from sakura.errors import UserError
+from sakura.network.library import constant_trace
+from sakura.network.trace import Trace, checked_trace
+from sakura.runtime.source import Arrival, SourceLostError
+from sakura.templates import TemplateLibrary
+
+FULL = Representation(0, 16, 16)
+FACE = SHIPPED_BY_TASK["face_swap"]
+Scenario = Callable[[CloudServer], Coroutine[object, object, None]]
+Play = Callable[[Scenario], None]
+
+
+@pytest.fixture
+def play(tiny_store: CacheStore, tiny_templates: TemplateLibrary) -> Play:
+    """Runs a scenario against a cloud of the tiny model."""
+
+    def run(scenario: Scenario) -> None:
+        async def main() -> None:
+            async with asyncio.timeout(60), cloud_of(tiny_store, tiny_templates) as cloud:
+                await scenario(cloud)
+
+        asyncio.run(main())
+
+    return run
+
+
+@contextlib.asynccontextmanager
+async def client_of(cloud: CloudServer, model: str = "tiny") -> AsyncIterator[CloudClient]:
+    client = await CloudClient.connect(url_of(cloud), model)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@contextlib.asynccontextmanager
+async def raw_connection(cloud: CloudServer) -> AsyncIterator[ClientConnection]:
+    async with connect(url_of(cloud), compression=None, proxy=None) as connection:
+        yield connection
+
+
+async def say(connection: ClientConnection, *messages: ToCloud) -> None:
+    for message in messages:
+        await connection.send(encode(message))
+
+
+async def hear(connection: ClientConnection) -> FromCloud:
+    return decode_from_cloud(await connection.recv(decode=False))
+
+
+async def whole(client_stream: object) -> Arrival:
+    """The next shard to arrive in full."""
+    while True:
+        arrival: Arrival = await client_stream.next()  # type: ignore[attr-defined]
+        if arrival.complete:
+            return arrival
+
+
+def test_describe_builds_and_reports_progress(
+    tmp_path: Path, tiny_editor: Editor, tiny_templates: TemplateLibrary
+) -> None:
+    async def main() -> None:
+        async with cloud_of(CacheStore(tmp_path, tiny_editor), tiny_templates) as cloud, client_of(cloud) as client:
+            progress: list[float] = []
+            described = await client.describe("tiny-face", progress.append)
+            template = tiny_template("tiny-face")
+            assert progress[0] == 0
+            assert progress[-1] == pytest.approx(1)
+            assert progress == sorted(progress)
+            assert (described.model, described.template) == ("tiny", template.fingerprint)
+            assert (described.subject, described.has_reference) == ("face", True)
+            assert set(described.rungs) == set(CODECS)
+            assert all(len(shards) == described.geometry.shards for shards in described.rungs.values())
+
+            again: list[float] = []
+            assert await client.describe("tiny-face", again.append) == described
+            assert not again
+
+    asyncio.run(main())
+
+
+def test_two_ask_for_the_same_template_at_once(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as client:
+            asked = [asyncio.create_task(client.describe("tiny-face")) for _ in range(3)]
+            await asyncio.sleep(0)
+            asked[0].cancel()  # one gives up; the others must not notice
+            first, second = await asyncio.gather(*asked[1:])
+            assert first == second
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("codec", sorted(CODECS))
+def test_every_rung_of_a_shard_arrives_byte_exact(play: Play, codec: str) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as client:
+            described = await client.describe("tiny-face")
+            container = cloud.store.get(tiny_template("tiny-face"), codec)
+            stream = await client.open_stream("tiny-face", codec, None)
+            for shard in (0, described.geometry.shards - 1):
+                for rung in described.rungs[codec][shard]:
+                    await stream.fetch(shard, rung.representation)
+                    arrival = await whole(stream)
+                    expected = {
+                        index: container.read_segment(shard, index)
+                        for index in new_codec(codec).segment_ids(rung.representation)
+                    }
+                    assert (arrival.shard, arrival.representation) == (shard, rung.representation)
+                    assert arrival.segments() == expected
+                    assert sum(map(len, expected.values())) == rung.size_bytes < arrival.wire_bytes
+            await stream.close()
+
+    play(scenario)
+
+
+def test_shards_come_in_the_order_asked(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as client:
+            stream = await client.open_stream("tiny-face", "uncompressed", None)
+            order = [3, 0, 5, 1]
+            for shard in order:
+                await stream.fetch(shard, FULL)
+            assert [(await whole(stream)).shard for _ in order] == order
+
+    play(scenario)
+
+
+def test_importance_travels(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as client:
+            scores = await client.importance("tiny-face")
+            np.testing.assert_array_equal(scores, cloud.store.importance(tiny_template("tiny-face")))
+
+    play(scenario)
+
+
+def test_what_is_unknown_is_refused_and_the_connection_stays(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as client:
+            for unknown in ("nowhere", "../tiny-face", "", "x" * 1000):
+                with pytest.raises(UserError, match="no template"):
+                    await client.describe(unknown)
+            with pytest.raises(UserError, match="no template 'nowhere'"):
+                await asyncio.wait_for(client.importance("nowhere"), 5)
+            for template_id, codec, link, reason in (
+                ("nowhere", "sakura", None, "no template"),
+                ("tiny-face", "zip", None, "no codec 'zip'"),
+                ("tiny-face", "sakura", "nowhere", "no emulated link"),
+            ):
+                stream = await client.open_stream(template_id, codec, link)
+                with pytest.raises(SourceLostError, match=reason):
+                    await asyncio.wait_for(stream.next(), 5)
+            for shard, representation in ((0, Representation(5, 4, 4)), (99, FULL), (-1, FULL)):
+                stream = await client.open_stream("tiny-face", "uncompressed", None)
+                await stream.fetch(shard, representation)
+                with pytest.raises(SourceLostError, match="not on offer"):
+                    await asyncio.wait_for(stream.next(), 5)
+                await stream.close()
+            assert (await client.describe("tiny-face")).template_id == "tiny-face"
+
+    play(scenario)
+
+
+def test_streams_are_bounded_and_numbers_unique(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with raw_connection(cloud) as connection:
+            opens = [OpenStream(number, "tiny-face", "uncompressed", None) for number in range(MAX_STREAMS)]
+            await say(connection, *opens, OpenStream(99, "tiny-face", "uncompressed", None))
+            assert await hear(connection) == Refused(
+                "stream 99", "A device may have 8 streams open at once; close one."
+            )
+            await say(connection, CloseStream(0), OpenStream(1, "tiny-face", "uncompressed", None))
+            assert await hear(connection) == Refused("stream 1", "Stream 1 is open already.")
+            await say(connection, Fetch(0, 0, FULL))
+            assert await hear(connection) == Refused("stream 0", "Stream 0 is not open.")
+
+    play(scenario)
+
+
+def test_cancel_stops_what_is_left_of_a_shard(store: CacheStore, shipped: TemplateLibrary) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60), cloud_of(store, shipped) as cloud, raw_connection(cloud) as connection:
+            await say(connection, emulated("link", constant_trace(40.0)))
+            assert await hear(connection) == Linked("link")
+            await say(connection, OpenStream(1, FACE, "uncompressed", "link"))
+            await say(connection, *(Fetch(1, shard, FULL) for shard in range(3)))
+            assert isinstance(await hear(connection), ShardHeader)
+            await say(connection, Cancel(1, 0), Cancel(1, 1))
+            size = store.get(shipped.get(FACE), "uncompressed").index.shards[0].segment_bytes[0]
+            received = {0: 0, 1: 0, 2: 0}
+            while received[2] < size:
+                message = await hear(connection)
+                if isinstance(message, Piece):
+                    received[message.shard] += len(message.data)
+            assert received[0] < size / 2
+            assert received[1] == 0
+            # A shard that was cancelled can be asked for again.
+            await say(connection, Fetch(1, 1, FULL))
+            assert isinstance(await hear(connection), ShardHeader)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "frame", [b"", b"\xc1", b"{}", msgspec.msgpack.encode({"kind": "describe"}), "text", b"\x81" * 500]
+)
+def test_malformed_frame_ends_the_connection_with_a_sentence(play: Play, frame: bytes | str) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with raw_connection(cloud) as connection:
+            await connection.send(frame)
+            refusal = await hear(connection)
+            assert isinstance(refusal, Refused)
+            assert refusal.reason == "The cloud could not read a message; both sides need the same version."
+            with pytest.raises(ConnectionClosed):
+                await connection.recv()
+            assert connection.close_code == 1002
+        async with client_of(cloud) as client:
+            assert await client.describe("tiny-face")
+
+    play(scenario)
+
+
+def test_client_survives_a_cloud_that_talks_nonsense() -> None:
+    from websockets.asyncio.server import ServerConnection, serve
+
+    async def nonsense(connection: ServerConnection) -> None:
+        await connection.recv()
+        await connection.send(encode(Welcome(VERSION, "tiny")))
+        await connection.send(b"\xc1nonsense")
+        await connection.wait_closed()
+
+    async def main() -> None:
+        async with asyncio.timeout(20), serve(nonsense, "127.0.0.1", 0) as server:
+            port = next(iter(server.sockets)).getsockname()[1]
+            client = await CloudClient.connect(f"ws://127.0.0.1:{port}", "tiny")
+            await client.lost.wait()
+            with pytest.raises(UserError, match="connection to the cloud was lost"):
+                await client.describe("tiny-face")
+            stream = await client.open_stream("tiny-face", "sakura", None)
+            with pytest.raises(SourceLostError, match="lost"):
+                await stream.next()
+            await client.close()
+
+    asyncio.run(main())
+
+
+def test_other_versions_and_models_are_refused(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with raw_connection(cloud) as connection:
+            await say(connection, Hello(VERSION + 1, "tiny"))
+            refusal = await hear(connection)
+            assert isinstance(refusal, Refused)
+            assert f"speaks version {VERSION + 1}, the cloud version {VERSION}" in refusal.reason
+        with pytest.raises(UserError, match="another model"):
+            async with client_of(cloud, "other"):
+                pass
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("url", ["ws://127.0.0.1:9", "http://127.0.0.1:9", "nonsense", "ws://"])
+def test_no_cloud_is_told_with_the_address(url: str) -> None:
+    with pytest.raises(UserError, match="No cloud answers at"):
+        asyncio.run(CloudClient.connect(url, "tiny"))
+
+
+# Emulated links
+
+
+def emulated(link_id: str, trace: Trace, rtt_s: float = 0.0, offset_s: float = 0.0) -> EmulateLink:
+    return EmulateLink(link_id, trace.title, trace.edges_s.tolist(), trace.rates_mbps.tolist(), rtt_s, offset_s)
+
+
+def test_emulated_link_paces_a_shard(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as client:
+            loop = asyncio.get_running_loop()
+            await client.describe("tiny-wear")
+            for mbps, rtt_s in ((2.0, 0.0), (2.0, 0.2), (0.5, 0.0)):
+                await client.emulate_link(f"{mbps}-{rtt_s}", constant_trace(mbps), rtt_s, 0)
+                stream = await client.open_stream("tiny-wear", "uncompressed", f"{mbps}-{rtt_s}")
+                began_s = loop.time()
+                for shard in range(6):
+                    await stream.fetch(shard, FULL)
+                arrivals = [await whole(stream) for _ in range(6)]
+                expected_s = 8e-6 * sum(arrival.wire_bytes for arrival in arrivals) / mbps + rtt_s
+                assert loop.time() - began_s == pytest.approx(expected_s, rel=0.15, abs=0.05)
+                await stream.close()
+
+    play(scenario)
+
+
+def test_change_of_the_link_takes_effect_during_a_transfer(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as client:
+            loop = asyncio.get_running_loop()
+            await client.emulate_link("changing", constant_trace(0.02), 0, 0)
+            stream = await client.open_stream("tiny-face", "uncompressed", "changing")
+            began_s = loop.time()
+            await stream.fetch(0, FULL)
+            assert not (await stream.next()).complete
+            # At 0.02 Mbit/s the shard would take seconds more.
+            await client.emulate_link("changing", constant_trace(50.0), 0, 0)
+            arrival = await whole(stream)
+            at_first_rate_s = 8e-6 * arrival.wire_bytes / 0.02
+            assert loop.time() - began_s < 0.5 * at_first_rate_s
+
+    play(scenario)
+
+
+def test_two_changes_of_a_link_at_once_both_reach_the_cloud(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as client:
+            changes = (client.emulate_link("twice", constant_trace(rate), 0, 0) for rate in (1.0, 7.0))
+            await asyncio.gather(*changes)
+            assert cloud.link("twice").trace.rates_mbps[0] == 7.0
+
+    play(scenario)
+
+
+def test_two_devices_have_links_of_their_own(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as slow, client_of(cloud) as fast:
+            await slow.emulate_link("slow", constant_trace(0.1), 0, 0)
+            await fast.emulate_link("fast", constant_trace(50), 0, 0)
+            slow_stream = await slow.open_stream("tiny-face", "uncompressed", "slow")
+            fast_stream = await fast.open_stream("tiny-wear", "uncompressed", "fast")
+            await slow_stream.fetch(0, FULL)
+            for shard in range(6):
+                await fast_stream.fetch(shard, FULL)
+            fast_arrivals = [await whole(fast_stream) for _ in range(6)]
+            assert [arrival.shard for arrival in fast_arrivals] == list(range(6))
+            assert not (await slow_stream.next()).complete
+            container = cloud.store.get(tiny_template("tiny-face"), "uncompressed")
+            assert (await whole(slow_stream)).segments() == {0: container.read_segment(0, 0)}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"rtt_s": -0.1}, "round trip"),
+        ({"rtt_s": 6.0}, "round trip"),
+        ({"rtt_s": math.nan}, "round trip"),
+        ({"offset_s": math.nan}, "start at"),
+        ({"offset_s": -1.0}, "start at"),
+        ({"offset_s": math.inf}, "start at"),
+        ({"rates_mbps": [-1.0]}, ""),
+        ({"rates_mbps": [math.inf]}, ""),
+        ({"rates_mbps": [0.0]}, ""),
+        ({"rates_mbps": []}, ""),
+        ({"edges_s": [0.0]}, ""),
+        ({"edges_s": [0.0, math.nan]}, ""),
+        ({"edges_s": [1.0, 0.0]}, ""),
+        ({"rates_mbps": [1.0] * 100_001}, "rows"),
+    ],
+)
+def test_links_that_cannot_be_are_refused_with_a_sentence(play: Play, changes: dict[str, object], named: str) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with raw_connection(cloud) as connection:
+            await say(connection, msgspec.structs.replace(emulated("bad", constant_trace(1.0)), **changes))
+            refusal = await hear(connection)
+            assert isinstance(refusal, Refused)
+            assert refusal.about == "link bad"
+            assert named in refusal.reason
+            assert "its log says why" not in refusal.reason
+
+    play(scenario)
+
+
+def test_outage_at_the_start_of_a_trace_is_kept(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        outage = checked_trace("outage", np.array([0.0, 0.4, 60.0]), np.array([0.0, 50.0]))
+        async with client_of(cloud) as client:
+            await client.emulate_link("outage", outage, 0, 0)
+            began_s = asyncio.get_running_loop().time()
+            stream = await client.open_stream("tiny-face", "uncompressed", "outage")
+            await stream.fetch(0, FULL)
+            await whole(stream)
+            assert asyncio.get_running_loop().time() - began_s >= 0.39
+
+    play(scenario)
+
+
+def test_pieces_match_the_checksums_announced(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with raw_connection(cloud) as connection:
+            await say(connection, OpenStream(1, "tiny-face", "uncompressed", None), Fetch(1, 2, FULL))
+            header = await hear(connection)
+            assert isinstance(header, ShardHeader)
+            data = b""
+            while len(data) < sum(header.segment_bytes):
+                piece = await hear(connection)
+                assert isinstance(piece, Piece)
+                data += piece.data
+            assert [zlib.crc32(data)] == header.segment_crc32
+
+    play(scenario)
+
+
+def test_damage_on_disk_is_told_on_the_stream(
+    tmp_path: Path, tiny_editor: Editor, tiny_templates: TemplateLibrary
+) -> None:
+    store = CacheStore(tmp_path, tiny_editor)
+    template = tiny_template("tiny-face")
+    store.get(template, "uncompressed")
+    path = store.path(template, new_codec("uncompressed"))
+    with path.open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"\x55")
+
+    async def main() -> None:
+        async with asyncio.timeout(20), cloud_of(store, tiny_templates) as cloud, client_of(cloud) as client:
+            stream = await client.open_stream("tiny-face", "uncompressed", None)
+            await stream.fetch(5, FULL)
+            with pytest.raises(SourceLostError, match="Segment 0 of shard 5"):
+                await whole(stream)
+
+    asyncio.run(main())
+
+
+def test_decoders_refuse_messages_of_the_other_direction() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        decode_to_cloud(encode(Linked("x")))
+    with pytest.raises(msgspec.ValidationError):
+        decode_from_cloud(encode(CloseStream(1)))
