@@ -1,15 +1,11 @@
 """Command line of the bridge."""
 
-import asyncio
-import logging
-import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 @app.callback()
@@ -24,38 +20,18 @@ def agent(
     name: Annotated[str, typer.Option(help="What people see.")] = "Laptop CPU",
     model: Annotated[Path | None, typer.Option(help="Checkpoint folder; the shipped one if absent.")] = None,
     threads: Annotated[int, typer.Option(min=1, max=64, help="Threads that execution may use.")] = 1,
-    with_parent: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Connect to a hub and run its edits until stopped."""
-    # Reconstruction runs beside execution: neither may take the other's core. Set before numpy is loaded.
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    import torch
+    from sakura.processes import limit_threads
 
-    from device_bridge.agent import Agent, RejectedError
-    from sakura.backbone.editor import Editor
-    from sakura.processes import announce, run_role
-    from sakura.runtime.device import Device
-    from sakura.settings import MODEL_FOLDER
-
-    logging.basicConfig(level=logging.WARNING, format="device: %(message)s")
-    torch.set_num_threads(threads)
-    # The default of 5 ms is as long as a whole shard takes to execute.
-    sys.setswitchinterval(0.0005)
-    editor = Editor.load(model or MODEL_FOLDER)
-
-    async def serve() -> None:
-        device = Device(editor, name)
-        announce(0)
-        try:
-            await Agent(device, connect, token).run()
-        finally:
-            await device.close()
+    limit_threads()  # before numpy and torch are loaded
+    from device_bridge.agent import RejectedError
+    from device_bridge.role import run_device
 
     try:
-        run_role(serve(), with_parent=with_parent)
+        run_device(lambda _: None, hub_url=connect, token=token, name=name, model=model, threads=threads)
     except RejectedError as error:
-        typer.echo(str(error), err=True)
+        typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(1) from error
-    except asyncio.CancelledError:
+    except KeyboardInterrupt:
         pass

@@ -89,8 +89,8 @@ def bench_edit(
     measured: list[Measured] = []
     plans: list[tuple[Task, TemplateAssets, EditRequest]] = []
     for task in TASKS:
-        for request in _requests(studio, task, requests, trace, rtt_s):
-            plans.append((task, studio.library.get(request.template_id), request))
+        found = _requests(studio, task, requests, trace, rtt_s)
+        plans.extend((task, studio.library.get(request.template_id), request) for request in found)
     for template_id in {template.template_id for _, template, _ in plans}:
         studio.plan(template_id, "sakura")
     total = len(plans) * len(BENCH_SYSTEMS)

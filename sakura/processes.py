@@ -1,34 +1,55 @@
-"""The roles of a demo as processes of their own: started, watched, restarted when they die, ended with the parent.
+"""The roles of a demo as processes of their own: started, watched, started again when they die, ended with the parent.
 
-A role prints one line, ``ready PORT``, when it can be used, and ends when its standard input closes.
+They are forked from one server process that has loaded the large libraries once, where the system can fork.
 """
 
-import asyncio
 import contextlib
+import multiprocessing
 import os
-import subprocess
-import sys
+import pkgutil
 import threading
-from collections.abc import Coroutine
-from pathlib import Path
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 
 from sakura.errors import UserError
 
 READY_TIMEOUT_S = 120.0
-MAX_QUICK_DEATHS = 5
-ROOT = Path(__file__).resolve().parent.parent
+MAX_DEATHS = 20
+PRELOADED = ["sakura.cloud.role", "device_bridge.role"]
+
+
+def _context() -> multiprocessing.context.BaseContext:
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
+
+
+def limit_threads() -> None:
+    """Let no numeric library of the processes started from here use more than one thread by itself.
+
+    One core computes while another receives and reconstructs; a library that spreads over both slows both.
+    """
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
 
 
 class Role:
-    """A child process that is started again when it dies. ``port`` is what it announced."""
+    """A child process that runs a function and comes back when it dies.
 
-    def __init__(self, name: str, arguments: list[str], environment: dict[str, str] | None = None) -> None:
-        self.name, self.arguments = name, arguments
-        self.environment = {**os.environ, **(environment or {}), "PYTHONUNBUFFERED": "1"}
+    ``main`` is "module:function", so that this process need not import it. It is called with ``options`` and
+    ``announce``, which it calls with its port when it is ready. A role that is started again gets the same ``port``.
+    """
+
+    def __init__(self, name: str, main: str, options: Mapping[str, object]) -> None:
+        self.name, self.main, self.options = name, main, dict(options)
         self.port = 0
-        self.process: subprocess.Popen[str] | None = None
+        self.process: BaseProcess | None = None
         self._closing = threading.Event()
         self._ready = threading.Event()
+        self._connection: Connection | None = None
         self._watcher = threading.Thread(target=self._watch, name=f"watch-{name}", daemon=True)
 
     def start(self) -> None:
@@ -42,78 +63,46 @@ class Role:
         return self.port
 
     def close(self) -> None:
-        """End the process: by closing its standard input, then less kindly."""
+        """End the process: by closing its connection, then less kindly."""
         self._closing.set()
-        process = self.process
-        if process is None:
+        if self._connection:
+            self._connection.close()
+        if self.process is None:
             return
-        with contextlib.suppress(OSError):
-            assert process.stdin is not None
-            process.stdin.close()
-        try:
-            process.wait(3)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(3)
+        self.process.join(3)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join(3)
 
     def _watch(self) -> None:
-        deaths = 0
-        while not self._closing.is_set() and deaths < MAX_QUICK_DEATHS:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *self.arguments],
-                cwd=ROOT,
-                env=self.environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
+        context = _context()
+        for death in range(MAX_DEATHS):
+            self._connection, theirs = context.Pipe()
+            self.process = context.Process(  # type: ignore[attr-defined]
+                target=_run, args=(self.main, theirs, self.options), name=self.name, daemon=True
             )
-            assert self.process.stdout is not None
-            for line in self.process.stdout:
-                if line.startswith("ready "):
-                    self.port = int(line.split()[1])
-                    self._ready.set()
-            self.process.wait()
-            deaths += 1
-            # A role that died comes back where its users know it.
-            if self.port and "--port" in self.arguments:
-                self.arguments[self.arguments.index("--port") + 1] = str(self.port)
-            self._closing.wait(0.5 * deaths)
-        if not self._ready.is_set():
-            self._closing.set()
-            self._ready.set()
+            self.process.start()
+            theirs.close()
+            with contextlib.suppress(EOFError, OSError):
+                self.port = self._connection.recv()
+                if self.port and "port" in self.options:
+                    self.options["port"] = self.port
+                self._ready.set()
+            self.process.join()
+            if self._closing.wait(min(5.0, 0.2 * (death + 1))):
+                return
+        self._closing.set()
+        self._ready.set()
 
 
-def run_role(work: Coroutine[object, object, None], *, with_parent: bool) -> None:
-    """Run a role's coroutine to its end, or until standard input closes when it goes ``with_parent``."""
+def _run(main: str, connection: Connection, options: Mapping[str, object]) -> None:
+    """In the child: run the role, and end with the parent, whose end of the connection closes then."""
 
-    async def main() -> None:
-        tasks = [asyncio.ensure_future(work)]
-        if with_parent:
-            loop = asyncio.get_running_loop()
-            closed = asyncio.Event()
+    def wait_for_parent() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            connection.recv()
+        os._exit(0)
 
-            def wait_for_parent() -> None:
-                sys.stdin.buffer.read()
-                loop.call_soon_threadsafe(closed.set)
-
-            threading.Thread(target=wait_for_parent, daemon=True).start()
-            tasks.append(asyncio.ensure_future(_until(closed)))
-        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
-        for task in done:
-            task.result()
-
+    threading.Thread(target=wait_for_parent, daemon=True).start()
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(main())
-
-
-async def _until(event: asyncio.Event) -> None:
-    await event.wait()
-
-
-def announce(port: int) -> None:
-    """Tell the parent that this role is ready."""
-    sys.stdout.write(f"ready {port}\n")
-    sys.stdout.flush()
+        pkgutil.resolve_name(main)(announce=connection.send, **options)

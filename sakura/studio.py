@@ -18,7 +18,7 @@ import numpy as np
 from device_bridge.hub import ConnectedDevice, Hub
 from device_bridge.protocol import RunJob
 from sakura import prompts
-from sakura.backbone.tokens import masked_tokens
+from sakura.backbone.inputs import masked_tokens
 from sakura.cloud.client import CloudClient
 from sakura.errors import UserError
 from sakura.events import AnyEvent, QualityMeasured, RunFailed, RunFinished, System
@@ -27,7 +27,7 @@ from sakura.network.library import load_library_trace, trace_ids
 from sakura.network.trace import Trace
 from sakura.pictures import fit_square, from_png, to_png
 from sakura.portraits.tasks import Subject, Task, render_truth
-from sakura.processes import Role
+from sakura.processes import Role, limit_threads
 from sakura.settings import SHIPPED_TEMPLATES, own_templates
 from sakura.templates import (
     ReferencePicture,
@@ -452,13 +452,20 @@ class LocalRoles:
 
     def __init__(self, studio: Studio, *, cloud_port: int = 0, threads: int = 1, wait: bool = True) -> None:
         self.studio, self.wait = studio, wait
-        # One core computes, the other receives and reconstructs: no library may spread over both.
-        single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        cloud = ["sakura", "cloud", "--port", str(cloud_port), "--with-parent"]
-        device = ["device_bridge", "agent", "--connect", studio.hub.url, "--threads", str(threads), "--with-parent"]
-        self.cloud = Role("cloud", cloud, single)
+        limit_threads()
+        self.cloud = Role(
+            "cloud", "sakura.cloud.role:run_cloud", {"host": "127.0.0.1", "port": cloud_port, "model": None}
+        )
         self.device = Role(
-            "device", device, {**single, "OMP_NUM_THREADS": str(threads), "SAKURA_DEVICE_TOKEN": studio.hub.token}
+            "device",
+            "device_bridge.role:run_device",
+            {
+                "hub_url": studio.hub.url,
+                "token": studio.hub.token,
+                "name": "Laptop CPU",
+                "model": None,
+                "threads": threads,
+            },
         )
 
     def __enter__(self) -> "LocalRoles":

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sakura.backbone.editor import Request, Template
+from sakura.backbone.inputs import Request, Template
 from sakura.errors import UserError
 from sakura.pictures import fit_square, fit_square_mask
 from sakura.portraits.drawing import render_garment, render_mask, render_portrait

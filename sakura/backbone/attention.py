@@ -29,9 +29,7 @@ def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> to
 class AttentionPolicy(Protocol):
     """What happens in the attention of one block (double-stream blocks are counted first)."""
 
-    def attend(
-        self, block: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
-    ) -> torch.Tensor:  # pragma: no branch
+    def attend(self, block: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         """All tensors are (batch, tokens, heads, head_dim); returns the attention output in the same shape."""
         ...
 
@@ -98,6 +96,7 @@ class AttentionHook:
     """Routes every attention of a FLUX.2 transformer through ``policy``; installs itself."""
 
     def __init__(self, transformer: Flux2Transformer2DModel) -> None:
+        self.transformer = transformer
         self.policy: AttentionPolicy = Plain()
         double, single = transformer.transformer_blocks, transformer.single_transformer_blocks
         for block, module in enumerate(double):

@@ -13,29 +13,12 @@ import torch
 
 from sakura.backbone.attention import AttentionPolicy, Capture, Plain, Rotary
 from sakura.backbone.flux2 import BlockState, Flux2Runner
+from sakura.backbone.inputs import Request, Template, masked_tokens
 from sakura.backbone.nano import NanoFlux2, load_model
 from sakura.backbone.sampling import add_noise, euler_step, schedule
-from sakura.backbone.tokens import TokenLayout, masked_tokens, patches_to_pictures, pictures_to_patches
+from sakura.backbone.tokens import TokenLayout, patches_to_pictures, pictures_to_patches
 
 TEMPLATE_NOISE_SEED = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Template:
-    """What an edit starts from. ``picture`` uint8 (px, px, 3), ``mask`` bool (px, px)."""
-
-    picture: np.ndarray
-    mask: np.ndarray
-    has_reference: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """What a user brings: words of the model's vocabulary, a reference picture uint8 (px/2, px/2, 3), a seed."""
-
-    words: tuple[str, ...]
-    reference: np.ndarray | None
-    seed: int = 0
 
 
 class Editor:

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sakura.backbone.editor import Editor, Request, Template, edit_on_device
+from sakura.backbone.editor import Editor, edit_on_device
+from sakura.backbone.inputs import Request, Template
 from sakura.portraits.tasks import INSTRUCTION_SUBJECTS, TASKS, Example, Subject, Task, make_example
 
 MAX_PSNR_DB = 100.0

@@ -101,10 +101,3 @@ def patches_to_pictures(patches: torch.Tensor, rows: int, columns: int, patch_px
     grid = patches.view(-1, rows, columns, patch_px, patch_px, 3).permute(0, 1, 3, 2, 4, 5)
     pixels = grid.reshape(-1, rows * patch_px, columns * patch_px, 3)
     return ((pixels.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8).numpy()
-
-
-def masked_tokens(mask: np.ndarray, patch_px: int) -> tuple[int, ...]:
-    """Positions of the tokens that a bool mask (height, width) touches, in row-major order."""
-    rows, columns = mask.shape[0] // patch_px, mask.shape[1] // patch_px
-    touched = mask.reshape(rows, patch_px, columns, patch_px).any(axis=(1, 3))
-    return tuple(int(index) for index in np.flatnonzero(touched))

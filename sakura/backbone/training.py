@@ -20,8 +20,9 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
+from sakura.backbone.inputs import masked_tokens
 from sakura.backbone.nano import NanoConfig, NanoFlux2, new_model, save_model
-from sakura.backbone.tokens import TokenLayout, masked_tokens, pictures_to_patches
+from sakura.backbone.tokens import TokenLayout, pictures_to_patches
 from sakura.portraits.tasks import INSTRUCTION_SUBJECTS, Subject, make_example
 
 # Faces need the most examples (see the model card), so they come more often than a third of the time.

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sakura.backbone.editor import Editor, Request
+from sakura.backbone.editor import Editor
+from sakura.backbone.inputs import Request
 from sakura.cache.geometry import CacheGeometry
 from sakura.cloud.client import CloudClient
 from sakura.cloud.protocol import Description
@@ -20,7 +21,7 @@ from sakura.events import EventSink, RunFinished, RunStarted, System
 from sakura.pictures import from_png, to_png
 from sakura.runtime.engine import ShardKv, TorchEngine, TorchEngineRun
 from sakura.runtime.pipeline import Outcome, Pipeline, Profile, edit_with_resident_cache, edit_without_cache
-from sakura.runtime.source import ShardDamagedError, SourceLostError
+from sakura.runtime.source import NoSource, ShardDamagedError, ShardSource, SourceLostError
 from sakura.templates import TemplateAssets
 
 CODEC_OF_SYSTEM: dict[System, str] = {"sakura": "sakura", "full_cache": "uncompressed"}
@@ -238,8 +239,13 @@ class Device:
         self, job: Job, prepared: PreparedTemplate, request: Request, cloud_url: str, emit: EventSink
     ) -> Outcome:
         codec_name = CODEC_OF_SYSTEM[job.system]
-        cloud = await self.connect(cloud_url)
-        source = await cloud.open_stream(job.template_id, codec_name, job.link_id)
+        source: ShardSource
+        try:
+            cloud = await self.connect(cloud_url)
+            source = await cloud.open_stream(job.template_id, codec_name, job.link_id)
+        except (UserError, SourceLostError) as error:
+            # The device knows the template, so it can still edit it by itself.
+            source = NoSource(str(error))
         rungs = prepared.description.rungs[codec_name]
         controller: Controller = DeadlineController()
         if job.rate_budget_bytes is not None and job.system == "sakura":

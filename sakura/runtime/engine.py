@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from sakura.backbone.attention import BlockKv, Inject, Plain
-from sakura.backbone.editor import Editor, EditState, Request, Template
+from sakura.backbone.editor import Editor, EditState
+from sakura.backbone.inputs import Request, Template
 from sakura.cache.geometry import CacheGeometry
 from sakura.codec.interface import Codec, Representation
 

@@ -29,7 +29,12 @@ from sakura.runtime.engine import EngineRun, ShardKv, Span
 from sakura.runtime.source import Arrival, ShardDamagedError, ShardSource, SourceLostError
 
 LOOKAHEAD_SHARDS = 8
-MIN_PATIENCE_S = 0.25
+MIN_PATIENCE_S = 0.1
+WAIT_SLICE_S = 0.02
+
+
+class TooSlowError(Exception):
+    """The network is too slow to wait for; the message says how long the device has waited."""
 
 
 @dataclasses.dataclass
@@ -98,6 +103,7 @@ class Pipeline:
         self._outstanding: dict[int, Rung] = {}
         self._arriving_bytes = 0
         self._refetched: set[int] = set()
+        self._measured = False
         self._executing = 0  # the first shard that is not finished
         self._idle_since = 0.0  # when execution ran, or will run, out of queued work
         self._progress = asyncio.Event()
@@ -123,12 +129,18 @@ class Pipeline:
     async def _request(self) -> None:
         try:
             for shard in range(self.geometry.shards):
-                while shard >= self._executing + LOOKAHEAD_SHARDS:
+                while shard >= self._executing + self._lookahead():
                     self._progress.clear()
                     await self._progress.wait()
                 await self._ask(shard)
         except SourceLostError as error:
             self._lose(error)
+
+    def _lookahead(self) -> int:
+        """How many shards to ask for ahead of execution: few until this run has measured its network."""
+        if self._measured:
+            return LOOKAHEAD_SHARDS
+        return min(LOOKAHEAD_SHARDS, 2 + int(self.rtt_s / self.shard_s))
 
     async def _ask(self, shard: int) -> None:
         predicted = self.estimator.predict_mbps()
@@ -213,6 +225,8 @@ class Pipeline:
             )
         )
         if measured is not None:
+            self._measured = True
+            self._progress.set()
             predicted = self.estimator.predict_mbps()
             self.emit(
                 BandwidthMeasured(at_s=now, shard=arrival.shard, measured_mbps=measured, predicted_mbps=predicted)
@@ -249,8 +263,8 @@ class Pipeline:
         try:
             for shard in range(self.geometry.shards):
                 try:
-                    kv = await asyncio.wait_for(asyncio.shield(self._ready[shard]), self._patience_s(shard))
-                except (TimeoutError, SourceLostError, ShardDamagedError, ValueError) as error:
+                    kv = await self._wait_for(shard, pending)
+                except (TooSlowError, SourceLostError, ShardDamagedError, ValueError) as error:
                     await asyncio.gather(*pending)
                     await self._execute_locally(shard, error)
                     return True
@@ -266,14 +280,31 @@ class Pipeline:
             for task in pending:
                 task.cancel()
 
-    def _patience_s(self, shard: int) -> float | None:
-        """How long to wait for a shard: until computing the rest of the edit locally would have been as fast."""
-        if self.patient:
-            return None
+    async def _wait_for(self, shard: int, pending: Sequence[asyncio.Task[None]]) -> ShardKv:
+        """K and V of a shard. Raises TooSlowError when computing the rest on the device is the better bet."""
+        while True:
+            done, _ = await asyncio.wait({self._ready[shard]}, timeout=WAIT_SLICE_S)
+            if done:
+                return self._ready[shard].result()
+            executing = bool(pending) and not pending[-1].done()
+            if not self.patient and not executing and self._is_too_slow(shard):
+                waited_s = self.clock.now() - self._idle_since
+                raise TooSlowError(f"The network kept the device waiting for {waited_s:.2f} s")
+
+    def _is_too_slow(self, shard: int) -> bool:
+        """Compare what the network still takes with what computing locally would take, as InstGenIE does for loads."""
+        waited_s = self.clock.now() - self._idle_since
         steps_left = self.geometry.steps - self.geometry.step_of(shard)
-        extra_s = steps_left * (self.profile.full_step_s - self.profile.active_step_s)
-        queued_s = max(0.0, self._idle_since - self.clock.now())
-        return queued_s + self.rtt_s + max(MIN_PATIENCE_S, extra_s)
+        if waited_s < max(MIN_PATIENCE_S, 2 * self.rtt_s):
+            return False
+        # Never lose more to waiting than the cache can still save.
+        savings_s = steps_left * (self.profile.full_step_s - self.profile.active_step_s)
+        if self.network_wait_s + waited_s > savings_s:
+            return True
+        missing = (s for s in range(shard, self.geometry.shards) if not self._ready[s].done())
+        missing_bytes = sum(self.rungs[s][0].size_bytes for s in missing)
+        network_s = self.rtt_s + 8e-6 * missing_bytes / self.estimator.predict_mbps()
+        return network_s > steps_left * self.profile.full_step_s
 
     async def _run_shard(self, shard: int, kv: ShardKv) -> None:
         span = await self.run.execute(shard, kv)
@@ -292,12 +323,8 @@ class Pipeline:
 
     async def _execute_locally(self, shard: int, cause: Exception) -> None:
         """Compute the step of ``shard`` anew, and all later ones, without the cache."""
-        waited_s = max(0.0, self.clock.now() - self._idle_since)
-        if isinstance(cause, TimeoutError):
-            what = f"The network kept the device waiting for {waited_s:.2f} s"
-        else:
-            what = str(cause).rstrip(".")
-        self.network_wait_s += waited_s
+        what = str(cause).rstrip(".")
+        self.network_wait_s += max(0.0, self.clock.now() - self._idle_since)
         self.emit(NetworkWait(at_s=self.clock.now(), shard=shard, started_s=self._idle_since))
         self.emit(
             FellBack(at_s=self.clock.now(), shard=shard, reason=f"{what}, so the device computes the rest itself.")

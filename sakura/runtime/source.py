@@ -71,3 +71,19 @@ class ShardSource(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class NoSource:
+    """A source that has nothing, for the ``reason`` given."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    async def fetch(self, shard: int, representation: Representation) -> None:
+        raise SourceLostError(self._reason)
+
+    async def next(self) -> Arrival:
+        raise SourceLostError(self._reason)
+
+    async def close(self) -> None:
+        pass

@@ -1,0 +1,36 @@
+"""The device as a process."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from device_bridge.agent import Agent
+from sakura.backbone.editor import Editor
+from sakura.runtime.device import Device
+from sakura.settings import MODEL_FOLDER
+
+SWITCH_INTERVAL_S = 0.0005  # Python's default of 5 ms is as long as a whole shard takes to execute
+
+
+def run_device(
+    announce: Callable[[int], None], *, hub_url: str, token: str, name: str, model: Path | None, threads: int
+) -> None:
+    """Connect to a hub and run its edits until the process ends. Raises RejectedError."""
+    logging.basicConfig(level=logging.WARNING, format="device: %(message)s")
+    torch.set_num_threads(threads)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    editor = Editor.load(model or MODEL_FOLDER)
+
+    async def serve() -> None:
+        device = Device(editor, name)
+        announce(0)
+        try:
+            await Agent(device, hub_url, token).run()
+        finally:
+            await device.close()
+
+    asyncio.run(serve())
