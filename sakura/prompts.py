@@ -114,10 +114,12 @@ def parse_prompt(prompt: str, subject: Subject) -> Instruction:
             f"The instruction has {len(prompt):,} characters; the limit is {MAX_PROMPT_CHARACTERS}, so shorten it."
         )
     text = unicodedata.normalize("NFKC", prompt).lower()
-    spoken = [SYNONYMS.get(word, word) for word in re.findall(r"[^\W_]+(?:-[^\W_]+)*", text)]
+    written = re.findall(r"[^\W_]+(?:-[^\W_]+)*", text)
+    spoken = [SYNONYMS.get(word, word) for word in written]
     known = {option for slot in SLOTS[subject] for option in slot.options}
-    unknown = [w for w in spoken if w not in known and w not in FILLER and w not in SUBJECT_NAMES[subject]]
     # "no hat" and "no beard" speak of the subject by a word that is also its name or its choice.
+    understood = known.union(FILLER, SUBJECT_NAMES[subject])
+    unknown = [word for word, meaning in zip(written, spoken, strict=True) if meaning not in understood]
     if unknown:
         named = ", ".join(f"“{word[:24]}”" for word in dict.fromkeys(unknown[:4]))
         raise UserError(f"The model does not know {named} here. {prompt_help(subject)}")

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from worlds import tiny_model, write_tiny_templates
 
 from sakura.backbone.editor import Editor
 from sakura.cache.store import CacheStore
 from sakura.settings import MODEL_FOLDER, SHIPPED_TEMPLATES
 from sakura.studio import LocalRoles, Studio
 from sakura.templates import TemplateLibrary
-from worlds import tiny_model, write_tiny_templates
 
 CHROMIUM = Path("/usr/bin/chromium")
 ROOT = Path(__file__).resolve().parent.parent

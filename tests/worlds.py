@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import torch
+from websockets.asyncio.client import connect
+from websockets.asyncio.server import ServerConnection, serve
 
 from sakura.backbone.editor import Editor
 from sakura.backbone.nano import NanoConfig, NanoFlux2, new_model
@@ -81,6 +83,48 @@ async def device_of(editor: Editor) -> AsyncIterator[Device]:
         yield device
     finally:
         await device.close()
+
+
+class Relay:
+    """Stands between a cloud and those who use it: records what they say, and may change what they are told."""
+
+    def __init__(self, cloud_url: str) -> None:
+        self.cloud_url, self.url = cloud_url, ""
+        self.sent: list[list[bytes]] = []  # by connection
+        self.alter: Callable[[bytes], bytes] = lambda data: data
+
+    async def __aenter__(self) -> "Relay":
+        self._server = await serve(self._serve, "127.0.0.1", 0, max_size=None, compression=None)
+        self.url = f"ws://127.0.0.1:{next(iter(self._server.sockets)).getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _serve(self, near: ServerConnection) -> None:
+        async with connect(self.cloud_url, max_size=None, compression=None, proxy=None) as far:
+            record: list[bytes] = []
+            self.sent.append(record)
+
+            async def up() -> None:
+                async for data in near:
+                    assert isinstance(data, bytes)
+                    record.append(data)
+                    await far.send(data)
+
+            async def down() -> None:
+                async for data in far:
+                    assert isinstance(data, bytes)
+                    await near.send(self.alter(data))
+
+            tasks = [asyncio.create_task(up()), asyncio.create_task(down())]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:

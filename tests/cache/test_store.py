@@ -3,12 +3,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from worlds import tiny_model, tiny_template
 
 from sakura.backbone.editor import Editor, capture
 from sakura.cache.store import CacheStore, geometry_of, shard_of
 from sakura.codec import CODECS, new_codec
 from sakura.codec.sakura import SakuraCodec
-from worlds import tiny_model, tiny_template
 
 TEMPLATE = tiny_template("tiny-face")
 
