@@ -78,17 +78,18 @@ class Role:
         context = _context()
         for death in range(MAX_DEATHS):
             self._connection, theirs = context.Pipe()
-            self.process = context.Process(  # type: ignore[attr-defined]
+            process: BaseProcess = context.Process(  # type: ignore[attr-defined]
                 target=_run, args=(self.main, theirs, self.options), name=self.name, daemon=True
             )
-            self.process.start()
+            process.start()
+            self.process = process
             theirs.close()
             with contextlib.suppress(EOFError, OSError):
                 self.port = self._connection.recv()
                 if self.port and "port" in self.options:
                     self.options["port"] = self.port
                 self._ready.set()
-            self.process.join()
+            process.join()
             if self._closing.wait(min(5.0, 0.2 * (death + 1))):
                 return
         self._closing.set()

@@ -20,7 +20,7 @@ from sakura.codec.low_rank import Factors, factorise, row_scales
 MEAN_SEGMENT = 0
 SCALE_DTYPE = np.dtype("<f4")
 MIN_ENERGY_SHARE = 1e-3  # of the means' energy: what varies less than that counts as constant
-MAX_DISTORTION = 0.3  # what loses more than this is not worth executing with
+MAX_DISTORTION = 0.15  # what loses more than this is not worth executing with
 
 
 @dataclasses.dataclass(frozen=True)

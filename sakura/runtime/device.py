@@ -26,6 +26,9 @@ from sakura.templates import TemplateAssets
 
 CODEC_OF_SYSTEM: dict[System, str] = {"sakura": "sakura", "full_cache": "uncompressed"}
 
+# What the last edit saw of its network is believed of the next one only so far.
+MAX_PRIOR_MBPS = 40.0
+
 
 @dataclasses.dataclass(frozen=True)
 class Job:
@@ -269,5 +272,6 @@ class Device:
 
     def _estimator(self) -> Estimator:
         """A new estimator that starts from what the last edit over the network learned."""
-        self._last_estimator = DiscountedEstimator(self._last_estimator.predict_mbps())
+        prior_mbps = min(MAX_PRIOR_MBPS, self._last_estimator.predict_mbps())
+        self._last_estimator = DiscountedEstimator(prior_mbps)
         return self._last_estimator

@@ -14,7 +14,7 @@ import numpy as np
 from sakura.cache.geometry import CacheGeometry
 from sakura.codec.interface import Rung
 from sakura.control.controllers import Controller, Situation
-from sakura.control.estimators import Estimator
+from sakura.control.estimators import Estimator, RateMeter, Sample
 from sakura.events import (
     BandwidthMeasured,
     EventSink,
@@ -101,6 +101,9 @@ class Pipeline:
         loop = asyncio.get_running_loop()
         self._ready: list[asyncio.Future[ShardKv]] = [loop.create_future() for _ in range(geometry.shards)]
         self._outstanding: dict[int, Rung] = {}
+        self._asked_s: dict[int, float] = {}
+        self._seen_bytes: dict[int, int] = {}
+        self._meter = RateMeter()
         self._arriving_bytes = 0
         self._refetched: set[int] = set()
         self._measured = False
@@ -167,6 +170,7 @@ class Pipeline:
                 reason=choice.reason,
             )
         )
+        self._asked_s[shard] = asyncio.get_running_loop().time()
         await self.source.fetch(shard, representation)
 
     def _slack_s(self, shard: int, predicted_mbps: float) -> float:
@@ -176,6 +180,9 @@ class Pipeline:
         link_free = now + 8e-6 * waiting_bytes / predicted_mbps
         link_free = max(link_free, now + self.rtt_s)
         start = max(self._idle_since, now)
+        if self._queued() == 0 and shard > 0:
+            # Execution begins when the first shard is there, which nothing can hide.
+            start = max(start, link_free)
         needed = start + (shard - self._queued()) * self.shard_s
         return needed - self.profile.reconstruct_s - link_free
 
@@ -184,53 +191,67 @@ class Pipeline:
         return next((s for s, future in enumerate(self._ready) if not future.done()), self.geometry.shards)
 
     async def _receive(self) -> None:
-        previous_end = 0.0
+        previous_s = 0.0  # when the previous message arrived
         reconstructing: set[asyncio.Task[None]] = set()
         try:
             while True:
                 arrival = await self.source.next()
-                rung = self._outstanding.get(arrival.shard)
-                if rung is None:
+                if arrival.shard not in self._outstanding:
                     continue
-                if not arrival.complete:
+                self._measure(arrival, previous_s)
+                if arrival.complete:
+                    self._arriving_bytes = 0
+                    del self._outstanding[arrival.shard]
+                    self._finish_receiving(arrival)
+                    task = asyncio.create_task(self._reconstruct(arrival))
+                    reconstructing.add(task)
+                    task.add_done_callback(reconstructing.discard)
+                else:
                     self._arriving_bytes = arrival.wire_bytes
-                    continue
-                self._arriving_bytes = 0
-                del self._outstanding[arrival.shard]
-                self._finish_receiving(arrival, previous_end)
-                previous_end = arrival.finished_s
-                task = asyncio.create_task(self._reconstruct(arrival))
-                reconstructing.add(task)
-                task.add_done_callback(reconstructing.discard)
+                previous_s = arrival.finished_s
         except (SourceLostError, ShardDamagedError) as error:
             self._lose(error)
         finally:
             for task in reconstructing:
                 task.cancel()
 
-    def _finish_receiving(self, arrival: Arrival, previous_end: float) -> None:
+    def _measure(self, arrival: Arrival, previous_s: float) -> None:
+        """Tell the estimator what came since the last look; several messages may have."""
+        if arrival.shard not in self._seen_bytes:
+            self._seen_bytes[arrival.shard] = 0
+            # The link had run dry if this shard's request can only have reached the cloud after the last bytes left.
+            after_pause = self._asked_s[arrival.shard] + self.rtt_s > previous_s
+            self._take_sample(arrival, self._meter.arrived(arrival.started_s, 0, after_pause=after_pause))
+        size_bytes = arrival.wire_bytes - self._seen_bytes[arrival.shard]
+        self._seen_bytes[arrival.shard] = arrival.wire_bytes
+        self._take_sample(arrival, self._meter.arrived(arrival.finished_s, size_bytes, after_pause=False))
+
+    def _take_sample(self, arrival: Arrival, sample: Sample | None) -> None:
+        if sample is None:
+            return
+        self.estimator.add(sample)
+        self._measured = True
+        self._progress.set()
+        self.emit(
+            BandwidthMeasured(
+                at_s=self.clock.of_loop(arrival.finished_s),
+                shard=arrival.shard,
+                measured_mbps=sample.rate_mbps,
+                predicted_mbps=self.estimator.predict_mbps(),
+            )
+        )
+
+    def _finish_receiving(self, arrival: Arrival) -> None:
         self.received_bytes += arrival.wire_bytes
-        # A transfer that follows another without a pause also took the time since that one's last byte.
-        gap_s = arrival.started_s - previous_end
-        started_s = previous_end if previous_end and gap_s < self.rtt_s / 2 else arrival.started_s
-        now = self.clock.of_loop(arrival.finished_s)
-        measured = self.estimator.add(arrival.wire_bytes, arrival.finished_s - started_s)
         self.emit(
             LaneFinished(
-                at_s=now,
+                at_s=self.clock.of_loop(arrival.finished_s),
                 lane="receive",
                 shard=arrival.shard,
-                started_s=self.clock.of_loop(started_s),
+                started_s=self.clock.of_loop(arrival.started_s),
                 received_bytes=arrival.wire_bytes,
             )
         )
-        if measured is not None:
-            self._measured = True
-            self._progress.set()
-            predicted = self.estimator.predict_mbps()
-            self.emit(
-                BandwidthMeasured(at_s=now, shard=arrival.shard, measured_mbps=measured, predicted_mbps=predicted)
-            )
 
     async def _reconstruct(self, arrival: Arrival) -> None:
         shard = arrival.shard
