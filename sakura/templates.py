@@ -5,6 +5,7 @@ factors of their portrait, so that the truth of an edit is known.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import random
@@ -173,7 +174,8 @@ SHIPPED_REFERENCES: dict[Subject, tuple[int, ...]] = {"face": (10, 3, 18, 16), "
 REFERENCE_PX = 192
 
 
-def shipped_references(task: Task) -> list[ReferencePicture]:
+@functools.cache
+def shipped_references(task: Task) -> tuple[ReferencePicture, ...]:
     """The reference pictures offered for a task; none for instructions."""
     references = []
     for subject, numbers in SHIPPED_REFERENCES.items():
@@ -184,7 +186,7 @@ def shipped_references(task: Task) -> list[ReferencePicture]:
             picture = face_reference(person, rng, REFERENCE_PX) if is_face else render_garment(person, REFERENCE_PX)
             factors = {name: getattr(person, name) for name in (FACE_FACTORS if is_face else GARMENT_FACTORS)}
             references.append(ReferencePicture(f"{subject}-{number}", task, picture, factors))
-    return references
+    return tuple(references)
 
 
 def make_template(template_id: str, title: str, subject: Subject, index: int, size: int) -> TemplateAssets:
