@@ -83,14 +83,20 @@ def tiny_store(tmp_path_factory: pytest.TempPathFactory, tiny_editor: Editor) ->
 
 
 @pytest.fixture(scope="session")
-def running_studio(home: Path) -> Iterator[Studio]:
-    """A studio whose cloud and device are processes of their own."""
+def running_roles(home: Path) -> Iterator[LocalRoles]:
+    """A cloud and a device as processes of their own, with the studio that they serve."""
     studio = Studio()
     try:
-        with LocalRoles(studio):
-            yield studio
+        with LocalRoles(studio) as roles:
+            yield roles
     finally:
         studio.close()
+
+
+@pytest.fixture(scope="session")
+def running_studio(running_roles: LocalRoles) -> Studio:
+    """A studio whose cloud and device are processes of their own."""
+    return running_roles.studio
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import itertools
 from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -50,7 +51,8 @@ from sakura.pictures import from_png
 from sakura.runtime.device import Device, Job
 from sakura.templates import TemplateAssets, TemplateLibrary
 
-CLOSE_TO_FULL_CACHE_DB = 22.0
+CLOSE_TO_FULL_CACHE_DB = 30.0
+E = TypeVar("E")
 
 
 def request_of(job: Job) -> Request:
@@ -87,7 +89,7 @@ async def run(device: Device, url: str, job: Job) -> tuple[np.ndarray, list[AnyE
     return outcome.picture, events
 
 
-def chosen(events: list[AnyEvent], kind: type) -> list:  # type: ignore[type-arg]
+def chosen(events: list[AnyEvent], kind: type[E]) -> list[E]:
     return [event for event in events if isinstance(event, kind)]
 
 
@@ -315,7 +317,7 @@ def test_prepared_device_edits_without_a_cloud(tiny_store: CacheStore, tiny_temp
             await device.prepare(job.template_id, url_of(cloud))
             await cloud.__aexit__()
             for system in ("sakura", "on_device"):
-                picture, events = await run(device, url_of(cloud), dataclasses.replace(job, system=system))  # type: ignore[arg-type]
+                picture, events = await run(device, url_of(cloud), dataclasses.replace(job, system=system))
                 assert len(chosen(events, FellBack)) == (system == "sakura")
                 assert_on_device(tiny_store.editor, job, picture)
         async with device_of(tiny_store.editor) as unprepared:
@@ -376,9 +378,9 @@ def test_cancelled_run_leaves_the_device_usable(tiny_store: CacheStore, tiny_tem
     ],
 )
 def test_requests_that_cannot_be_run_are_refused(
-    tiny_store: CacheStore, tiny_templates: TemplateLibrary, changes: dict[str, object], sentence: str
+    tiny_store: CacheStore, tiny_templates: TemplateLibrary, changes: dict[str, Any], sentence: str
 ) -> None:
-    job = dataclasses.replace(job_for(tiny_template("tiny-face")), **changes)  # type: ignore[arg-type]
+    job = dataclasses.replace(job_for(tiny_template("tiny-face")), **changes)
 
     async def main() -> None:
         async with tiny_device(tiny_store, tiny_templates) as (cloud, device):

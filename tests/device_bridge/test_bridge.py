@@ -1,0 +1,301 @@
+"""Hub and agent over real websockets, with a device of a tiny model and a real cloud."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine
+
+import msgspec
+import numpy as np
+import pytest
+from websockets.asyncio.client import connect
+from worlds import Relay, cloud_of, device_of, job_for, tiny_template, until, url_of
+
+from device_bridge.agent import Agent, RejectedError
+from device_bridge.hub import MAX_DEVICES, ConnectedDevice, Hub
+from device_bridge.protocol import (
+    VERSION,
+    Accepted,
+    DeviceHello,
+    Rejected,
+    RunEvent,
+    RunJob,
+    decode_from_device,
+    decode_to_device,
+    encode,
+)
+from sakura.backbone.editor import Editor, edit_on_device
+from sakura.backbone.inputs import Request
+from sakura.cache.store import CacheStore
+from sakura.cloud.client import CloudClient
+from sakura.errors import UserError
+from sakura.events import AnyEvent, RepresentationChosen, RunFailed, RunFinished, RunStarted, is_last
+from sakura.network.library import constant_trace
+from sakura.pictures import from_png, to_png
+from sakura.templates import TemplateLibrary
+
+TOKEN = "a token"
+
+
+class Bridge:
+    """A hub, the address of a cloud, and agents that come and go."""
+
+    def __init__(self, hub: Hub, editor: Editor, cloud_url: str) -> None:
+        self.hub, self.editor, self.cloud_url = hub, editor, cloud_url
+
+    @contextlib.asynccontextmanager
+    async def agent(self, token: str = TOKEN) -> AsyncIterator[asyncio.Task[None]]:
+        async with device_of(self.editor) as device:
+            task = asyncio.create_task(Agent(device, self.hub.url, token).run())
+            try:
+                yield task
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def device(self) -> ConnectedDevice:
+        await until(lambda: bool(self.hub.devices))
+        return self.hub.device(None)
+
+    async def slow_link(self, mbps: float = 0.01) -> str:
+        """Declare a link on which an edit takes long enough to be interrupted."""
+        client = await CloudClient.connect(self.cloud_url, "")
+        link_id = secrets.token_hex(4)
+        await client.emulate_link(link_id, constant_trace(mbps), 0, 0)
+        await client.close()
+        return link_id
+
+    def job(self, run_id: str, link_id: str | None = None) -> RunJob:
+        request = job_for(tiny_template("tiny-face"))
+        assert request.reference is not None
+        return RunJob(
+            run_id=run_id,
+            template_id="tiny-face",
+            cloud_url=self.cloud_url,
+            system="full_cache",
+            words=list(request.words),
+            reference_png=to_png(request.reference),
+            seed=request.seed,
+            rate_budget_bytes=None,
+            link_id=link_id,
+            rtt_s=0.0,
+        )
+
+    async def run(
+        self, job: RunJob, device: ConnectedDevice, on_event: Callable[[AnyEvent], Coroutine[object, object, None]]
+    ) -> list[AnyEvent]:
+        events = []
+        async for event in self.hub.run(device, job):
+            events.append(event)
+            await on_event(event)
+        return events
+
+
+async def ignore(event: AnyEvent) -> None:
+    pass
+
+
+Scenario = Callable[[Bridge], Coroutine[object, object, None]]
+Play = Callable[[Scenario], None]
+
+
+@pytest.fixture
+def play(tiny_store: CacheStore, tiny_templates: TemplateLibrary) -> Play:
+    def run(scenario: Scenario) -> None:
+        async def main() -> None:
+            async with asyncio.timeout(60), cloud_of(tiny_store, tiny_templates) as cloud, Hub(TOKEN) as hub:
+                await scenario(Bridge(hub, tiny_store.editor, url_of(cloud)))
+
+        asyncio.run(main())
+
+    return run
+
+
+def test_edit_over_the_bridge(play: Play) -> None:
+    async def scenario(bridge: Bridge) -> None:
+        async with bridge.agent():
+            device = await bridge.device()
+            assert (device.name, device.engine) == ("Test device", "torch, CPU")
+            progress: list[float] = []
+            prepared = await bridge.hub.prepare(device, "tiny-face", bridge.cloud_url, progress.append)
+            assert prepared.geometry.steps == 3
+            assert prepared.active_step_s > 0
+            assert prepared.full_step_s > 0
+            events = await bridge.run(bridge.job("first"), device, ignore)
+            assert isinstance(events[0], RunStarted)
+            assert [is_last(event) for event in events] == [False] * (len(events) - 1) + [True]
+            finished = events[-1]
+            assert isinstance(finished, RunFinished)
+            again = (await bridge.run(bridge.job("second"), device, ignore))[-1]
+            assert isinstance(again, RunFinished)
+            np.testing.assert_array_equal(from_png(again.picture_png), from_png(finished.picture_png))
+
+    play(scenario)
+
+
+def test_two_ask_a_device_to_get_ready_at_once(play: Play) -> None:
+    async def scenario(bridge: Bridge) -> None:
+        async with bridge.agent():
+            device = await bridge.device()
+            asked = (bridge.hub.prepare(device, "tiny-hat", bridge.cloud_url, lambda done: None) for _ in range(3))
+            first, *others = await asyncio.gather(*asked)
+            assert all(other == first for other in others)
+            with pytest.raises(UserError, match="no template 'nowhere'"):
+                await bridge.hub.prepare(device, "nowhere", bridge.cloud_url, lambda done: None)
+            with pytest.raises(UserError, match="No cloud answers at"):
+                await bridge.hub.prepare(device, "tiny-wear", "ws://127.0.0.1:9", lambda done: None)
+
+    play(scenario)
+
+
+def test_wrong_token_is_rejected(play: Play) -> None:
+    async def scenario(bridge: Bridge) -> None:
+        async with bridge.agent("wrong") as task:
+            with pytest.raises(RejectedError, match="token is not the one of this hub"):
+                await task
+            assert not bridge.hub.devices
+
+    play(scenario)
+
+
+def test_other_versions_and_nonsense_are_not_let_in(play: Play) -> None:
+    async def scenario(bridge: Bridge) -> None:
+        hello = DeviceHello(VERSION + 1, TOKEN, "Old phone", "none")
+        async with connect(bridge.hub.url, proxy=None) as connection:
+            await connection.send(encode(hello))
+            answer = decode_to_device(await connection.recv(decode=False))
+            assert isinstance(answer, Rejected)
+            assert f"version {VERSION} of the bridge protocol, not {VERSION + 1}" in answer.reason
+        for nonsense in (b"", b"\xc1", encode(RunEvent("x", RunFailed(at_s=0.0, reason="r")))):
+            async with connect(bridge.hub.url, proxy=None) as connection:
+                await connection.send(nonsense)
+                await connection.wait_closed()
+        assert not bridge.hub.devices
+
+    play(scenario)
+
+
+def test_devices_are_bounded(play: Play) -> None:
+    async def scenario(bridge: Bridge) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            for number in range(MAX_DEVICES + 1):
+                connection = await stack.enter_async_context(connect(bridge.hub.url, proxy=None))
+                await connection.send(encode(DeviceHello(VERSION, TOKEN, f"Phone {number}", "none")))
+                answer = decode_to_device(await connection.recv(decode=False))
+                assert isinstance(answer, Accepted if number < MAX_DEVICES else Rejected)
+            assert len(bridge.hub.devices) == MAX_DEVICES
+
+    play(scenario)
+
+
+def test_stopped_edit_says_so_and_the_next_one_works(play: Play) -> None:
+    async def scenario(bridge: Bridge) -> None:
+        async with bridge.agent():
+            device = await bridge.device()
+            job = bridge.job("slow", await bridge.slow_link())
+
+            async def stop_when_asked(event: AnyEvent) -> None:
+                if isinstance(event, RepresentationChosen):
+                    await bridge.hub.stop(device, job.run_id)
+
+            events = await bridge.run(job, device, stop_when_asked)
+            last = events[-1]
+            assert isinstance(last, RunFailed)
+            assert last.reason == "You stopped this edit."
+            await bridge.hub.stop(device, job.run_id)  # once more does no harm
+            assert isinstance((await bridge.run(bridge.job("next"), device, ignore))[-1], RunFinished)
+
+    play(scenario)
+
+
+def test_edit_of_a_device_that_leaves_ends_with_a_sentence(play: Play) -> None:
+    async def scenario(bridge: Bridge) -> None:
+        async with bridge.agent() as task:
+            device = await bridge.device()
+            job = bridge.job("slow", await bridge.slow_link())
+
+            async def leave(event: AnyEvent) -> None:
+                if isinstance(event, RepresentationChosen):
+                    task.cancel()
+
+            last = (await bridge.run(job, device, leave))[-1]
+            assert isinstance(last, RunFailed)
+            assert last.reason == "Test device was disconnected during this edit; connect it again, then press Edit."
+        await until(lambda: not bridge.hub.devices)
+        with pytest.raises(UserError, match="No device is connected"):
+            bridge.hub.device(None)
+        with pytest.raises(UserError, match="not connected any more"):
+            bridge.hub.device("device-1")
+        with pytest.raises(UserError, match="Test device is gone"):
+            await bridge.run(bridge.job("late"), device, ignore)
+        async with bridge.agent():
+            assert isinstance((await bridge.run(bridge.job("back"), await bridge.device(), ignore))[-1], RunFinished)
+
+    play(scenario)
+
+
+def test_agent_survives_a_hub_that_goes_and_comes_back(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("websockets.client.BACKOFF_INITIAL_DELAY", 0.1)
+
+    async def scenario(bridge: Bridge) -> None:
+        async with bridge.agent() as task:
+            device = await bridge.device()
+            job = bridge.job("slow", await bridge.slow_link())
+            running = asyncio.create_task(bridge.run(job, device, ignore))
+            await until(lambda: "slow" in device.runs)
+            await bridge.hub.__aexit__()
+            assert isinstance((await running)[-1], RunFailed)
+            async with Hub(TOKEN, port=bridge.hub.port) as hub:
+                back = Bridge(hub, bridge.editor, bridge.cloud_url)
+                events = await back.run(back.job("again"), await back.device(), ignore)
+                assert isinstance(events[-1], RunFinished)
+                assert not task.done()
+
+    play(scenario)
+
+
+def test_bad_jobs_fail_with_a_sentence(play: Play) -> None:
+    async def scenario(bridge: Bridge) -> None:
+        async with bridge.agent():
+            device = await bridge.device()
+            good = bridge.job("job")
+            for changes, sentence in (
+                ({"words": ["secret"]}, "cannot read the words 'secret'"),
+                ({"reference_png": None}, "needs a reference picture"),
+                ({"reference_png": b"no picture"}, "picture"),
+                ({"template_id": "nowhere"}, "no template 'nowhere'"),
+            ):
+                last = (await bridge.run(msgspec.structs.replace(good, **changes), device, ignore))[-1]
+                assert isinstance(last, RunFailed)
+                assert sentence in last.reason
+                assert "its log says why" not in last.reason
+            assert isinstance((await bridge.run(good, device, ignore))[-1], RunFinished)
+
+    play(scenario)
+
+
+def test_lost_cloud_is_survived_over_the_bridge(play: Play) -> None:
+    async def scenario(bridge: Bridge) -> None:
+        async with bridge.agent(), Relay(bridge.cloud_url) as relay:
+            device = await bridge.device()
+            job = msgspec.structs.replace(bridge.job("slow", await bridge.slow_link()), cloud_url=relay.url)
+
+            async def cut(event: AnyEvent) -> None:
+                if isinstance(event, RepresentationChosen) and event.shard == 0:
+                    await relay.__aexit__()
+
+            last = (await bridge.run(job, device, cut))[-1]
+            assert isinstance(last, RunFinished)
+            template, wanted = tiny_template("tiny-face"), job_for(tiny_template("tiny-face"))
+            request = Request(wanted.words, wanted.reference, wanted.seed)
+            expected = edit_on_device(bridge.editor, template.for_editor(), request)
+            np.testing.assert_array_equal(from_png(last.picture_png), expected)
+
+    play(scenario)
+
+
+def test_decoders_refuse_messages_of_the_other_direction() -> None:
+    with pytest.raises(msgspec.ValidationError):
+        decode_to_device(encode(DeviceHello(VERSION, TOKEN, "x", "y")))
+    with pytest.raises(msgspec.ValidationError):
+        decode_from_device(encode(Accepted("x")))
