@@ -1,7 +1,8 @@
 """The Edit view: the setup card beside pictures and timeline, and what happens when something is chosen or pressed."""
 
+import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ OWN_PREFIX, RUN_PREFIX = "own:", "run:"
 MAX_BUDGET_KB = 100_000
 QUIET: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": None, "api_visibility": "private"}
 OwnTraces = dict[str, Trace]
+# Of several quick choices the last one counts; a press counts once.
+CHOICE: dict[str, Any] = {**QUIET, "trigger_mode": "always_last"}
 Update = dict[Any, Any]
 
 
@@ -66,9 +69,9 @@ def budget_bytes(choice: str, amount_kb: float | None) -> int | None:
     return round(amount_kb * 1000)
 
 
-def blocked_reason(task: str, prompt: str) -> str:
-    """Why nothing can be edited yet, or nothing."""
-    return "Say first what should change." if task == "instruction" and not prompt.strip() else ""
+def blocked_reason(task: str, prompt: str | None) -> str:
+    """Why nothing can be edited yet, or nothing. A prompt field that was never shown holds None."""
+    return "Say first what should change." if task == "instruction" and not (prompt or "").strip() else ""
 
 
 class EditView:
@@ -97,26 +100,28 @@ class EditView:
     def _wire(self) -> None:
         s = self.setup
         chosen = [s.template, s.system, s.trace, self.own_traces]
+        kept = [s.system, s.trace, self.own_traces, s.prompt]
         template_parts = [
             s.template, s.brings, s.reference, s.reference_error, s.prompt_group, s.prompt, s.prompt_help, s.examples,
-            s.prompt_error, s.action, self.link,
+            s.prompt_error, s.action, s.action_error, self.link,
         ]  # fmt: skip
-        gr.on([s.task.input], self._choose_task, [s.task, s.system, s.trace, self.own_traces], template_parts, **QUIET)
-        s.template.select(self._choose_template, chosen, template_parts, **QUIET)
-        s.reference.picture(self._bring_picture, None, [s.reference, s.reference_error], **QUIET)
-        s.reference.refuse(self._refuse_picture, None, [s.reference_error], **QUIET)
-        s.prompt.input(self._type_prompt, [s.template, s.prompt], [s.prompt_error, s.action], **QUIET)
-        s.examples.example(self._use_example, [s.template], [s.prompt, s.prompt_error, s.action], **QUIET)
-        trace_parts = [s.trace_label, s.trace_line, s.trace_error, self.link]
-        s.trace.input(self._choose_trace, chosen, trace_parts, **QUIET)
+        s.task.input(self._told(self._choose_task), [s.task, *kept], template_parts, **CHOICE)
+        s.template.select(self._told(self._choose_template), [s.template, *kept], template_parts, **CHOICE)
+        s.reference.picture(self._bring_picture, None, [s.reference, s.reference_error], **CHOICE)
+        s.reference.refuse(self._refuse_picture, None, [s.reference_error], **CHOICE)
+        s.prompt.change(self._type_prompt, [s.template, s.prompt], [s.prompt_error, s.action], **CHOICE)
+        s.examples.example(self._use_example, [s.template], [s.prompt, s.prompt_error, s.action], **CHOICE)
+        trace_parts = [s.trace_label, s.trace_line, s.trace_error, s.action_error, self.link]
+        s.trace.input(self._told(self._choose_trace), chosen, trace_parts, **CHOICE)
         s.trace_file.upload(
             self._bring_trace,
             [s.trace_file, s.template, s.system, self.own_traces],
             [s.trace, self.own_traces, *trace_parts],
-            **QUIET,
+            **CHOICE,
         )
-        s.system.input(self._choose_system, chosen, [s.budget, s.budget_label, s.budget_error, self.link], **QUIET)
-        s.budget.input(lambda choice: gr.Number(visible=choice == CUSTOM), s.budget, s.budget_kb, **QUIET)
+        system_parts = [s.budget, s.budget_label, s.budget_error, s.action_error, self.link]
+        s.system.input(self._told(self._choose_system), chosen, system_parts, **CHOICE)
+        s.budget.input(lambda choice: gr.Number(visible=choice == CUSTOM), s.budget, s.budget_kb, **CHOICE)
         errors = [s.reference_error, s.prompt_error, s.trace_error, s.budget_error, s.action_error]
         inputs = [s.template, s.reference, s.prompt, s.trace, self.own_traces, s.system, s.budget, s.budget_kb]
         s.action.edit(self._edit, inputs, [self.link, s.action, *errors], **QUIET)
@@ -126,6 +131,18 @@ class EditView:
         blocks = gr.context.Context.root_block
         assert isinstance(blocks, gr.Blocks)
         blocks.load(self._restore, None, restored, **QUIET)
+
+    def _told(self, listener: Callable[..., Update]) -> Callable[..., Update]:
+        """The listener, with what goes wrong in it told above the button."""
+
+        @functools.wraps(listener)
+        def tell(*chosen: object) -> Update:
+            try:
+                return {self.setup.action_error: "", **listener(*chosen)}
+            except UserError as error:
+                return {self.setup.action_error: error_markup(str(error))}
+
+        return tell
 
     def _plan(self, template_id: str, system: System, trace: Trace) -> View:
         request = EditRequest(template_id=template_id, system=system, trace=trace)
@@ -139,16 +156,25 @@ class EditView:
             raise UserError("This network trace is no longer kept; choose another one.")
         return known
 
-    def _choose_task(self, task: str, system: System, trace_id: str, own: OwnTraces) -> Update:
+    def _choose_task(self, task: str, system: System, trace_id: str, own: OwnTraces, prompt: str | None) -> Update:
         items = template_items(self._cards.all(), task)
-        update = self._template_parts(items[0]["id"], system, self._trace(trace_id, own))
+        update = self._choose_template(items[0]["id"], system, trace_id, own, prompt)
         update[self.setup.template] = gr.HTML(items=items, value=items[0]["id"])
         return update
 
-    def _choose_template(self, template_id: str, system: System, trace_id: str, own: OwnTraces) -> Update:
-        return self._template_parts(template_id, system, self._trace(trace_id, own))
+    def _choose_template(
+        self, template_id: str, system: System, trace_id: str, own: OwnTraces, prompt: str | None
+    ) -> Update:
+        card = self._cards.card(template_id)
+        examples = {words for other in self._cards.all() for words in self._studio.prompt_examples(other.template_id)}
+        # An example of another template means nothing here; what somebody wrote is theirs.
+        foreign = prompt in examples - set(self._studio.prompt_examples(template_id))
+        if card.task == "instruction" and foreign:
+            prompt = ""
+        update = self._template_parts(template_id, system, self._trace(trace_id, own), prompt)
+        return {**update, self.setup.prompt: prompt or ""} if foreign else update
 
-    def _template_parts(self, template_id: str, system: System, trace: Trace, prompt: str = "") -> Update:
+    def _template_parts(self, template_id: str, system: System, trace: Trace, prompt: str | None) -> Update:
         """What changes with the template: what the visitor brings, its help, and the plan."""
         s, task = self.setup, self._cards.card(template_id).task
         words = task == "instruction"
@@ -160,7 +186,6 @@ class EditView:
             ),
             s.reference_error: "",
             s.prompt_group: gr.Column(visible=words),
-            s.prompt: prompt,
             s.prompt_help: note_markup([self._studio.prompt_help(template_id)]) if words else "",
             s.examples: gr.HTML(examples=examples),
             s.prompt_error: "",
@@ -190,10 +215,7 @@ class EditView:
         return {self.setup.prompt: words, **self._type_prompt(template_id, words)}
 
     def _choose_trace(self, template_id: str, system: System, trace_id: str, own: OwnTraces) -> Update:
-        try:
-            trace = self._trace(trace_id, own)
-        except UserError as error:
-            return {self.setup.trace_error: error_markup(str(error))}
+        trace = self._trace(trace_id, own)
         return {**self._trace_parts(trace), self.link: gr.HTML(plan=self._plan(template_id, system, trace))}
 
     def _trace_parts(self, trace: Trace) -> Update:
@@ -314,6 +336,7 @@ class EditView:
         own: OwnTraces = {} if known else {f"{OWN_PREFIX}{run.trace.name}": run.trace}
         update = self._template_parts(run.template_id, run.system, run.trace, run.prompt)
         update[s.task] = card.task
+        update[s.prompt] = run.prompt
         update[s.template] = gr.HTML(items=template_items(self._cards.all(), card.task), value=run.template_id)
         if run.reference is not None:
             update[s.reference] = self._restored_reference(run_id, run)

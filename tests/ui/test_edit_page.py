@@ -3,15 +3,16 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
 
-PHONE = {
+PHONE: dict[str, Any] = {
     "viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "has_touch": True, "is_mobile": True,
 }  # fmt: skip
 
@@ -53,7 +54,7 @@ def test_every_kind_of_edit_ends_with_a_picture_and_a_timeline(
     expect(page.locator("#action [data-part=go]")).to_have_attribute("aria-disabled", "false")
     press_edit(page)
     expect_finished(page)
-    expect(page.get_by_alt_text("After")).to_be_visible()
+    expect(page.get_by_alt_text("After", exact=True)).to_be_visible()
     executed = page.locator('.drawing [data-lane="execute"]')
     expect(executed).not_to_have_count(0)
     received = page.locator('.drawing [data-lane="receive"]')
@@ -69,6 +70,16 @@ def test_all_of_edit_fits_on_a_laptop(page: Page, demo_url: str) -> None:
         assert page.evaluate("document.documentElement.scrollHeight <= innerHeight"), mode
         press_edit(page)
         expect_finished(page)
+
+
+def test_enter_in_the_prompt_starts_the_edit(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    choose(page, "Instruction")
+    page.locator(".example").first.click()
+    expect(page.locator("#prompt textarea")).not_to_have_value("")
+    expect(page.locator("#action [data-part=go]")).to_have_attribute("aria-disabled", "false")
+    page.locator("#prompt textarea").press("Enter")
+    expect_finished(page)
 
 
 def test_an_instruction_without_words_says_why_it_cannot_start(page: Page, demo_url: str) -> None:
@@ -87,16 +98,15 @@ def test_words_that_are_not_understood_stay_and_are_shown_as_typed(page: Page, d
     page.locator("#prompt textarea").fill(markup)
     expect(page.locator("#action [data-part=go]")).to_have_attribute("aria-disabled", "false")
     press_edit(page)
-    expect(page.locator("#setup .error")).to_be_visible()
+    expect(page.locator("#setup .error:visible")).to_be_visible()
     assert page.locator("#prompt textarea").input_value() == markup
     assert page.locator("#setup img[src=x]").count() == 0
     assert page.title() != "1"
     assert "Traceback" not in page.content()
 
 
-def test_markup_in_an_accepted_prompt_is_text(browser: Browser, demo_url: str) -> None:
-    context = browser.new_context(**PHONE)
-    page = context.new_page()
+@pytest.mark.parametrize("page", [PHONE], indirect=True)
+def test_markup_in_an_accepted_prompt_is_text(page: Page, demo_url: str) -> None:
     open_page(page, demo_url)
     choose(page, "Instruction")
     words = page.locator(".example").first.text_content()
@@ -106,7 +116,6 @@ def test_markup_in_an_accepted_prompt_is_text(browser: Browser, demo_url: str) -
     shown = page.locator(".pick-words span, #setup .error span").filter(has_text=re.compile(".+"))
     expect(shown.first).to_be_attached()
     assert page.locator(".pick-words b b, .pick-words span b, #setup .error b").count() == 0
-    context.close()
 
 
 def test_a_file_that_is_no_picture_is_refused_with_a_sentence(page: Page, demo_url: str, tmp_path: Path) -> None:
@@ -114,9 +123,9 @@ def test_a_file_that_is_no_picture_is_refused_with_a_sentence(page: Page, demo_u
     bad.write_bytes(b"this is not a picture")
     open_page(page, demo_url)
     page.set_input_files("#references [data-part=file]", bad)
-    expect(page.locator("#setup .error")).to_contain_text("holiday.png")
-    page.locator("#setup .error").get_by_role("button", name="Close").click()
-    expect(page.locator("#setup .error")).to_have_count(0)
+    expect(page.locator("#setup .error:visible")).to_contain_text("holiday.png")
+    page.locator("#setup .error:visible").get_by_role("button", name="Close").click()
+    expect(page.locator("#setup .error:visible")).to_have_count(0)
     press_edit(page)
     expect_finished(page)
 
@@ -157,7 +166,7 @@ def test_a_second_page_shows_the_same_run(page: Page, demo_url: str) -> None:
 
 def test_a_run_that_is_no_longer_kept_leaves_a_usable_page(page: Page, demo_url: str) -> None:
     page.goto(f"{demo_url.rstrip('/')}/?run=unknown")
-    expect(page.locator("#action .error")).to_be_visible()
+    expect(page.locator("#action .error:visible")).to_be_visible()
     assert "run=" not in page.url
     press_edit(page)
     expect_finished(page)

@@ -173,6 +173,9 @@
       draw();
       trigger("edit");
     });
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.shiftKey && event.target.matches("#prompt textarea")) $("go").click();
+    });
     $("stop").addEventListener("click", () => {
       stopping = true;
       draw();
