@@ -1,5 +1,7 @@
 """Fixtures that several packages share. What is expensive is made once a session."""
 
+# ruff: noqa: E402
+
 import os
 import queue
 import socket
@@ -10,6 +12,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from sakura.processes import limit_threads
+
+limit_threads()  # before numpy and torch are loaded: threads that spin slow the tests down tenfold
+
+# isort: split
 import pytest
 import torch
 from worlds import tiny_model, write_tiny_templates
@@ -80,6 +87,12 @@ def tiny_templates(tmp_path_factory: pytest.TempPathFactory) -> TemplateLibrary:
 @pytest.fixture(scope="session")
 def tiny_store(tmp_path_factory: pytest.TempPathFactory, tiny_editor: Editor) -> CacheStore:
     return CacheStore(tmp_path_factory.mktemp("tiny-caches"), tiny_editor)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices of this process wait long for a shard, so that a busy processor is not taken for a slow network."""
+    monkeypatch.setattr("sakura.runtime.pipeline.MIN_PATIENCE_S", 20.0)
 
 
 @pytest.fixture(scope="session")

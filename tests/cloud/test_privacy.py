@@ -1,4 +1,4 @@
-"""What a cloud learns of an edit: all that is sent to it is recorded on its doorstep and searched for the user's input."""
+"""What a cloud learns of an edit: all that is sent to it is recorded and searched for the user's input."""
 
 import asyncio
 import dataclasses
@@ -21,6 +21,7 @@ from sakura.pictures import fit_square, to_png
 from sakura.studio import EditRequest, Studio
 from sakura.templates import TemplateLibrary
 
+pytestmark = pytest.mark.usefixtures("patient")
 WINDOW_BYTES = 8
 MIN_DISTINCT_BYTES = 5  # a run of equal bytes proves nothing
 FACE, WEAR, HAT = SHIPPED_BY_TASK.values()

@@ -51,6 +51,7 @@ from sakura.pictures import from_png
 from sakura.runtime.device import Device, Job
 from sakura.templates import TemplateAssets, TemplateLibrary
 
+pytestmark = pytest.mark.usefixtures("patient")
 CLOSE_TO_FULL_CACHE_DB = 30.0
 E = TypeVar("E")
 
@@ -327,7 +328,10 @@ def test_prepared_device_edits_without_a_cloud(tiny_store: CacheStore, tiny_temp
     asyncio.run(main())
 
 
-def test_dead_link_is_given_up(tiny_store: CacheStore, tiny_templates: TemplateLibrary) -> None:
+def test_dead_link_is_given_up(
+    tiny_store: CacheStore, tiny_templates: TemplateLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sakura.runtime.pipeline.MIN_PATIENCE_S", 0.25)
     job = job_for(tiny_template("tiny-face"))
     dead = checked_trace("dead", np.array([0.0, 1000.0, 1001.0]), np.array([0.0, 1.0]))
 
@@ -340,6 +344,7 @@ def test_dead_link_is_given_up(tiny_store: CacheStore, tiny_templates: TemplateL
             assert_on_device(tiny_store.editor, job, picture)
             finished = chosen(events, RunFinished)[0]
             assert 0 < finished.network_wait_s < finished.latency_s < 5
+            monkeypatch.setattr("sakura.runtime.pipeline.MIN_PATIENCE_S", 20.0)
             # The next run over a good link is not spoiled by what was queued on the dead one.
             good = await with_link(device, url_of(cloud), job, constant_trace(100))
             await (await device.connect(url_of(cloud))).emulate_link("good", constant_trace(100), 0, 0)
