@@ -52,6 +52,7 @@
     const x = (t) => layout.left + (t / end_s) * (width - layout.left - layout.right);
     const right = () => width - layout.right;
     const y = (mbps) => layout.band[1] - (Math.min(mbps, top_mbps) / top_mbps) * (layout.band[1] - layout.band[0]);
+    const plannedEnd = () => (plan.start_s + plan.steps * plan.step_s) * 1.08;
     const shardCount = () => plan.steps * plan.shards_per_step;
     const plannedStart = (shard) => plan.start_s + (shard * plan.step_s) / plan.shards_per_step;
     const text = (tx, ty, words, attributes = {}) => s("text", { x: tx, y: ty, "font-size": 12, fill: "var(--sk-ink-2)", ...attributes }, words);
@@ -64,7 +65,8 @@
     function layoutAll() {
       width = box.clientWidth;
       if (!width || !plan) return;
-      layout = width < 560 ? NARROW : WIDE;
+      scaleBandwidth();
+      layout = width < 560 ? { ...NARROW, right: NARROW.right + 7 * Math.max(String(top_mbps).length - 2, 0) } : WIDE;
       svg.setAttribute("viewBox", `0 0 ${width} ${layout.height}`);
       svg.setAttribute("height", layout.height);
       const focused = svg.contains(document.activeElement) ? document.activeElement.dataset.key : null;
@@ -72,7 +74,6 @@
       open = [];
       shards = new Map();
       lag_s = 0;
-      scaleBandwidth();
       drawFrame();
       events.forEach(add);
       advance();
@@ -296,6 +297,13 @@
         name.setAttribute("font-weight", on ? 650 : 500);
         name.setAttribute("fill", on ? "var(--sk-ink)" : "var(--sk-ink-2)");
       });
+      // Where steps came closer together than their names are wide, the names that do not fit are left out.
+      let free_px = -Infinity;
+      for (const name of marks.stepNames) {
+        const { left, right: end } = name.getBoundingClientRect();
+        name.setAttribute("visibility", left < free_px ? "hidden" : "visible");
+        if (left >= free_px) free_px = end + 6;
+      }
     }
 
     // Execution of a shard began: what is still planned moves by the delay so far.
@@ -589,7 +597,7 @@
         live = run;
         events = [];
         top_rank = RANKS_AT_FIRST;
-        end_s = (plan.start_s + plan.steps * plan.step_s) * 1.08;
+        end_s = plannedEnd();
         layoutAll();
         if (run) beat();
       },
@@ -609,7 +617,11 @@
       focus(key) {
         svg.querySelector(`[data-key="${key}"]`)?.focus();
       },
+      // After the run the axis ends where the work ended.
       finish() {
+        const last_s = Math.max(0, ...events.filter((event) => event.kind === "lane_finished").map((event) => event.at_s));
+        end_s = plannedEnd();
+        while (last_s > end_s) end_s *= 1.25;
         if (width) layoutAll();
       },
     };
