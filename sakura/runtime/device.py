@@ -20,7 +20,7 @@ from sakura.errors import UserError
 from sakura.events import EventSink, RunFinished, RunStarted, System
 from sakura.pictures import from_png, to_png
 from sakura.runtime.engine import ShardKv, TorchEngine, TorchEngineRun
-from sakura.runtime.pipeline import Outcome, Pipeline, Profile, edit_with_resident_cache, edit_without_cache
+from sakura.runtime.pipeline import Outcome, Pipeline, Profile, RunClock, edit_with_resident_cache, edit_without_cache
 from sakura.runtime.source import NoSource, ShardDamagedError, ShardSource, SourceLostError
 from sakura.templates import TemplateAssets
 
@@ -170,19 +170,19 @@ class Device:
         self, job: Job, cloud_url: str, emit: EventSink, progress: Callable[[float], None] = lambda done: None
     ) -> Outcome:
         """Run a request; events go to ``emit``. Raises UserError where it cannot begin."""
-        arrived_s = time.perf_counter()
+        clock = RunClock()
         prepared = await self.prepare(job.template_id, cloud_url, progress)
         request = Request(job.words, job.reference, job.seed)
         self._check_request(prepared.assets, request)
         async with self._one_at_a_time:
-            self._announce(job, prepared, emit)
+            self._announce(job, prepared, clock, emit)
             if job.system == "resident_cache":
-                outcome = await self._run_resident(prepared, request, cloud_url, emit)
+                outcome = await self._run_resident(prepared, request, cloud_url, clock, emit)
             elif job.system == "on_device":
-                outcome = await self._run_on_device(prepared, request, emit)
+                outcome = await self._run_on_device(prepared, request, clock, emit)
             else:
-                outcome = await self._run_with_cache(job, prepared, request, cloud_url, emit)
-        latency_s = time.perf_counter() - arrived_s
+                outcome = await self._run_with_cache(job, prepared, request, cloud_url, clock, emit)
+        latency_s = clock.now()
         emit(
             RunFinished(
                 at_s=latency_s,
@@ -204,12 +204,12 @@ class Device:
                 f"The model cannot read the words {' '.join(request.words)[:80]!r}; use words that it knows."
             )
 
-    def _announce(self, job: Job, prepared: PreparedTemplate, emit: EventSink) -> None:
+    def _announce(self, job: Job, prepared: PreparedTemplate, clock: RunClock, emit: EventSink) -> None:
         geometry, profile = prepared.geometry, prepared.profile
         on_device = job.system == "on_device"
         emit(
             RunStarted(
-                at_s=0.0,
+                at_s=clock.now(),
                 run_id=job.run_id,
                 template_id=job.template_id,
                 system=job.system,
@@ -217,29 +217,31 @@ class Device:
                 steps=geometry.steps,
                 shards_per_step=geometry.shards_per_step,
                 full_cache_bytes=geometry.full_cache_bytes,
-                planned_start_s=0.0 if on_device else job.rtt_s,
+                planned_start_s=clock.now() + (0.0 if on_device else job.rtt_s),
                 planned_step_s=profile.full_step_s if on_device else profile.active_step_s,
                 rate_budget_bytes=job.rate_budget_bytes,
             )
         )
 
-    async def _run_on_device(self, prepared: PreparedTemplate, request: Request, emit: EventSink) -> Outcome:
+    async def _run_on_device(
+        self, prepared: PreparedTemplate, request: Request, clock: RunClock, emit: EventSink
+    ) -> Outcome:
         codec = new_codec("uncompressed")
         run = self.engine.start(prepared.assets.for_editor(), request, prepared.geometry, codec)
-        return await edit_without_cache(prepared.geometry, run, emit)
+        return await edit_without_cache(prepared.geometry, run, clock, emit)
 
     async def _run_resident(
-        self, prepared: PreparedTemplate, request: Request, cloud_url: str, emit: EventSink
+        self, prepared: PreparedTemplate, request: Request, cloud_url: str, clock: RunClock, emit: EventSink
     ) -> Outcome:
         template_id, geometry = prepared.assets.template_id, prepared.geometry
         run = self.engine.start(prepared.assets.for_editor(), request, geometry, new_codec("uncompressed"))
         if self._resident is None or self._resident[0] != template_id:
             cloud = await self.connect(cloud_url)
             self._resident = (template_id, await fetch_all(cloud, template_id, geometry, run))
-        return await edit_with_resident_cache(geometry, run, self._resident[1], emit)
+        return await edit_with_resident_cache(geometry, run, self._resident[1], clock, emit)
 
     async def _run_with_cache(
-        self, job: Job, prepared: PreparedTemplate, request: Request, cloud_url: str, emit: EventSink
+        self, job: Job, prepared: PreparedTemplate, request: Request, cloud_url: str, clock: RunClock, emit: EventSink
     ) -> Outcome:
         codec_name = CODEC_OF_SYSTEM[job.system]
         source: ShardSource
@@ -263,6 +265,7 @@ class Device:
                 estimator=self._estimator(),
                 profile=prepared.profile,
                 rtt_s=job.rtt_s,
+                clock=clock,
                 emit=emit,
                 patient=job.system == "full_cache",
             )

@@ -56,8 +56,8 @@ class Outcome:
     fell_back: bool
 
 
-class _Clock:
-    """Seconds since the run began, for the event loop's time and for the engine's spans."""
+class RunClock:
+    """Seconds since the run began, which is when this is made, for the event loop's time and the engine's spans."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -90,13 +90,14 @@ class Pipeline:
         estimator: Estimator,
         profile: Profile,
         rtt_s: float,
+        clock: RunClock,
         emit: EventSink,
         patient: bool = False,
     ) -> None:
         self.geometry, self.rungs, self.source, self.run = geometry, rungs, source, run
         self.controller, self.estimator, self.profile, self.rtt_s = controller, estimator, profile, rtt_s
         self.emit, self.patient = emit, patient
-        self.clock = _Clock()
+        self.clock = clock
         self.shard_s = profile.active_step_s / geometry.shards_per_step
         loop = asyncio.get_running_loop()
         self._ready: list[asyncio.Future[ShardKv]] = [loop.create_future() for _ in range(geometry.shards)]
@@ -108,7 +109,7 @@ class Pipeline:
         self._refetched: set[int] = set()
         self._measured = False
         self._executing = 0  # the first shard that is not finished
-        self._idle_since = 0.0  # when execution ran, or will run, out of queued work
+        self._idle_since = clock.now()  # when execution ran, or will run, out of queued work
         self._progress = asyncio.Event()
         self.received_bytes = 0
         self.network_wait_s = 0.0
@@ -357,7 +358,7 @@ class Pipeline:
         _emit_span(self.emit, self.clock, lane, shard, span, on_device=False)
 
 
-def _emit_span(emit: EventSink, clock: _Clock, lane: str, shard: int, span: Span, *, on_device: bool) -> None:
+def _emit_span(emit: EventSink, clock: RunClock, lane: str, shard: int, span: Span, *, on_device: bool) -> None:
     emit(
         LaneFinished(
             at_s=clock.of_engine(span.end),
@@ -370,7 +371,7 @@ def _emit_span(emit: EventSink, clock: _Clock, lane: str, shard: int, span: Span
 
 
 async def execute_on_device(
-    geometry: CacheGeometry, run: EngineRun, clock: _Clock, emit: EventSink, first_shard: int = 0
+    geometry: CacheGeometry, run: EngineRun, clock: RunClock, emit: EventSink, first_shard: int = 0
 ) -> None:
     """Compute all shards from ``first_shard`` on without a cache; ``first_shard`` must begin a step."""
 
@@ -388,17 +389,16 @@ async def execute_on_device(
             task.cancel()
 
 
-async def edit_without_cache(geometry: CacheGeometry, run: EngineRun, emit: EventSink) -> Outcome:
+async def edit_without_cache(geometry: CacheGeometry, run: EngineRun, clock: RunClock, emit: EventSink) -> Outcome:
     """On-device generation: every token computed at every step."""
-    await execute_on_device(geometry, run, _Clock(), emit)
+    await execute_on_device(geometry, run, clock, emit)
     return Outcome(await run.picture(), 0, 0.0, fell_back=False)
 
 
 async def edit_with_resident_cache(
-    geometry: CacheGeometry, run: EngineRun, shards: Sequence[ShardKv], emit: EventSink
+    geometry: CacheGeometry, run: EngineRun, shards: Sequence[ShardKv], clock: RunClock, emit: EventSink
 ) -> Outcome:
     """Active tokens only, with a cache that is on the device already."""
-    clock = _Clock()
 
     async def one(shard: int) -> None:
         _emit_span(emit, clock, "execute", shard, await run.execute(shard, shards[shard]), on_device=False)
