@@ -5,6 +5,8 @@ import numpy as np
 CODE_BITS = 8
 FIRST_BITS = 2  # the first chunk holds two planes: one bit a number is never worth its transfer
 CHUNKS = CODE_BITS - FIRST_BITS + 1
+# byte -> its eight bits as the bytes of a little-endian 64-bit number, first bit first
+SPREAD = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).view("<u8")[:, 0].astype(np.uint64)
 
 
 def chunks_for(bits: int) -> int:
@@ -15,8 +17,8 @@ def chunks_for(bits: int) -> int:
 
 
 def chunk_bytes(count: int, chunk: int) -> int:
-    """Size of one chunk of ``count`` numbers."""
-    return (count * (FIRST_BITS if chunk == 0 else 1) + 7) // 8
+    """Size of one chunk of ``count`` numbers; each plane fills whole bytes."""
+    return (count + 7) // 8 * (FIRST_BITS if chunk == 0 else 1)
 
 
 def quantise(values: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -39,21 +41,18 @@ def truncate(codes: np.ndarray, bits: int) -> np.ndarray:
 
 def pack_chunks(codes: np.ndarray) -> list[bytes]:
     """Split uint8 codes into chunks of planes, most significant first."""
-    planes = np.unpackbits(codes.reshape(-1, 1), axis=1).T
+    planes = np.packbits(np.unpackbits(codes.reshape(-1, 1), axis=1).T, axis=1)
     chunks = [planes[:FIRST_BITS], *(planes[index : index + 1] for index in range(FIRST_BITS, CODE_BITS))]
-    return [np.packbits(chunk.reshape(-1)).tobytes() for chunk in chunks]
+    return [chunk.tobytes() for chunk in chunks]
 
 
 def unpack_chunks(chunks: list[bytes], count: int) -> np.ndarray:
     """The uint8 codes, (count,), that leading chunks determine. Raises ValueError where a chunk has a wrong size."""
-    codes = np.zeros(count, np.uint8)
-    plane = 0
     for number, chunk in enumerate(chunks):
         if len(chunk) != chunk_bytes(count, number):
             raise ValueError(f"Chunk {number} has {len(chunk)} bytes instead of {chunk_bytes(count, number)}.")
-        planes = FIRST_BITS if number == 0 else 1
-        bits = np.unpackbits(np.frombuffer(chunk, np.uint8), count=count * planes).reshape(planes, count)
-        for row in bits:
-            codes |= row << np.uint8(CODE_BITS - 1 - plane)
-            plane += 1
-    return codes
+    stored = np.frombuffer(b"".join(chunks), np.uint8).reshape(len(chunks) + FIRST_BITS - 1, -1)
+    # Eight numbers at a time: each byte of a plane becomes eight lanes of one bit, shifted to the plane's place.
+    shifts = np.arange(CODE_BITS - 1, CODE_BITS - 1 - len(stored), -1, dtype=np.uint64)
+    lanes = np.bitwise_or.reduce(SPREAD[stored] << shifts[:, None], axis=0)
+    return lanes.view(np.uint8)[:count]

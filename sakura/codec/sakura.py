@@ -128,23 +128,29 @@ class SakuraCodec:
         mean = bitplanes.dequantise(mean_codes, bitplanes.CODE_BITS, mean_scale)
 
         rank = representation.rank
-        left = np.empty((rank, rows), np.float32)
-        right = np.empty((rank, matrices, columns), np.float32)
-        start = 0
-        for group, end in enumerate(self.ranks[: self.ranks.index(rank) + 1]):
-            for factor, bits, out in ((0, representation.left_bits, left), (1, representation.right_bits, right)):
-                first = 1 + (group * 2 + factor) * bitplanes.CHUNKS
-                chunks = [segments[first + index] for index in range(bitplanes.chunks_for(bits))]
-                part = out[start:end]
-                scale_shape = (end - start, 1) if factor == 0 else (end - start, matrices, 1)
-                size = int(np.prod(scale_shape)) * SCALE_DTYPE.itemsize
-                scale = np.frombuffer(chunks[0][:size], SCALE_DTYPE).reshape(scale_shape)
-                codes = bitplanes.unpack_chunks([chunks[0][size:], *chunks[1:]], part.size).reshape(part.shape)
-                part[:] = bitplanes.dequantise(codes, bits, scale)
-            start = end
+        left = self._factor(0, rank, representation.left_bits, (rank, 1, rows), segments)[:, 0]
+        right = self._factor(1, rank, representation.right_bits, (rank, matrices, columns), segments)
         joint = left.T @ right.reshape(rank, -1)
         joint += mean.reshape(-1)
         return joint.reshape(rows, matrices, columns).transpose(1, 0, 2)
+
+    def _factor(
+        self, factor: int, rank: int, bits: int, shape: tuple[int, int, int], segments: Mapping[int, bytes]
+    ) -> np.ndarray:
+        """The first ``rank`` components of a factor: float32 of ``shape`` (rank, parts, numbers)."""
+        codes = np.empty(shape, np.uint8)
+        scales = np.empty((*shape[:2], 1), SCALE_DTYPE)
+        start = 0
+        for group, end in enumerate(self.ranks[: self.ranks.index(rank) + 1]):
+            first = 1 + (group * 2 + factor) * bitplanes.CHUNKS
+            head = segments[first]
+            size = (end - start) * shape[1] * SCALE_DTYPE.itemsize
+            later = [segments[first + index] for index in range(1, bitplanes.chunks_for(bits))]
+            part = codes[start:end]
+            part[:] = bitplanes.unpack_chunks([head[size:], *later], part.size).reshape(part.shape)
+            scales[start:end].reshape(-1)[:] = np.frombuffer(head[:size], SCALE_DTYPE)
+            start = end
+        return bitplanes.dequantise(codes, bits, scales)
 
 
 def _norms(shard: np.ndarray) -> np.ndarray:
