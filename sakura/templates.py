@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import logging
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,8 @@ from sakura.portraits.tasks import (
 from sakura.settings import SHIPPED_TEMPLATES, own_templates
 
 PICTURE_PX = 128
+log = logging.getLogger(__name__)
+
 IMPORTANCE_REQUESTS = 4
 
 
@@ -91,6 +94,12 @@ def load_template(folder: Path) -> TemplateAssets:
         description = json.loads((folder / "template.json").read_text())
         picture = np.asarray(Image.open(folder / "picture.png").convert("RGB"))
         mask = np.asarray(Image.open(folder / "mask.png").convert("L")) > 127
+        if picture.shape[0] != picture.shape[1] or mask.shape != picture.shape[:2]:
+            raise ValueError(f"its picture is {picture.shape[:2]} and its mask {mask.shape}, not one square size")
+        if not mask.any():
+            raise ValueError("its mask is empty")
+        if description["subject"] not in SUBJECT_REGIONS:
+            raise ValueError(f"its subject {description['subject']!r} is not one of {', '.join(SUBJECT_REGIONS)}")
         person = description["person"]
         return TemplateAssets(
             template_id=folder.name,
@@ -117,7 +126,10 @@ class TemplateLibrary:
     def __iter__(self) -> Iterator[TemplateAssets]:
         found = {path.parent.name: path.parent for root in self.folders for path in root.glob("*/template.json")}
         for template_id in sorted(found):
-            yield load_template(found[template_id])
+            try:
+                yield load_template(found[template_id])
+            except UserError as error:
+                log.warning("%s", error)  # one broken template must not hide the others
 
     def get(self, template_id: str) -> TemplateAssets:
         """Raises UserError if there is no such template."""

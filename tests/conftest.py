@@ -2,6 +2,7 @@
 
 # ruff: noqa: E402
 
+import contextlib
 import os
 import queue
 import socket
@@ -112,6 +113,18 @@ def running_studio(running_roles: LocalRoles) -> Studio:
     return running_roles.studio
 
 
+def _wait_until_listening(process: "subprocess.Popen[str]", port: int, deadline: float) -> None:
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline, f"nothing listens on port {port}"
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.05)
+            pytest.fail("app.py ended before it listened")
+
+
 @pytest.fixture(scope="session")
 def demo_url(home: Path) -> Iterator[str]:
     """The address of the page, served by the real app.py in a process of its own."""
@@ -144,6 +157,7 @@ def demo_url(home: Path) -> Iterator[str]:
             if line is None:
                 pytest.fail("app.py ended before it was ready:\n" + "".join(seen))
             seen.append(line)
+        _wait_until_listening(process, port, deadline)
         yield f"http://127.0.0.1:{port}"
     except queue.Empty:
         pytest.fail(f"app.py was not ready after {START_TIMEOUT_S:.0f} s:\n" + "".join(seen))

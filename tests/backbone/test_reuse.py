@@ -52,6 +52,19 @@ def test_injection_is_exact_on_a_random_model(tiny_editor: Editor, template_id: 
     check_injection_is_exact(tiny_editor, template.for_editor(), template.typical_requests(1)[0])
 
 
+@pytest.mark.parametrize("kind", ["one pixel", "everything", "all but one token"])
+def test_injection_is_exact_for_extreme_masks(tiny_editor: Editor, kind: str) -> None:
+    template = tiny_template("tiny-face")
+    mask = np.full_like(template.mask, kind != "one pixel")
+    if kind == "one pixel":
+        mask[9, 17] = True
+    elif kind == "all but one token":
+        mask[:8, :8] = False
+    chosen = Template(template.picture, mask, has_reference=True)
+    check_injection_is_exact(tiny_editor, chosen, template.typical_requests(1)[0])
+    assert np.isfinite(capture(tiny_editor, chosen, template.typical_requests(2)).importance).all()
+
+
 @torch.no_grad()
 def test_runner_is_the_forward_pass_of_diffusers() -> None:
     model, template = tiny_model(), tiny_template("tiny-face")
