@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
@@ -21,20 +22,21 @@ from device_bridge.protocol import (
     Prepared,
     Preparing,
     Rejected,
-    RunEvent,
+    RunEvents,
     RunJob,
     StopJob,
     decode_to_device,
     encode,
 )
 from sakura.errors import UserError
-from sakura.events import AnyEvent, RunFailed
+from sakura.events import AnyEvent, RunFailed, is_last
 from sakura.pictures import from_png
 from sakura.runtime.device import Device, Job
 
 log = logging.getLogger(__name__)
 
 OUTBOX_MESSAGES = 4096
+EVENTS_WAIT_S = 0.02
 
 
 class RejectedError(Exception):
@@ -61,6 +63,26 @@ class Agent:
                 await _Session(self, connection).run()
             except ConnectionClosed:
                 log.warning("The connection to %s was lost; trying again.", self.hub_url)
+
+
+class _Batcher:
+    """Collects a run's events for a moment, since a message costs more than an event; the last one goes at once."""
+
+    def __init__(self, send: Callable[[list[AnyEvent]], None]) -> None:
+        self._send = send
+        self._events: list[AnyEvent] = []
+
+    def __call__(self, event: AnyEvent) -> None:
+        self._events.append(event)
+        if is_last(event):
+            self._flush()
+        elif len(self._events) == 1:
+            asyncio.get_running_loop().call_later(EVENTS_WAIT_S, self._flush)
+
+    def _flush(self) -> None:
+        if self._events:
+            self._send(self._events)
+            self._events = []
 
 
 class _Session:
@@ -130,8 +152,7 @@ class _Session:
     async def _run(self, message: RunJob) -> None:
         began = time.perf_counter()
 
-        def emit(event: AnyEvent) -> None:
-            self.outbox.put_nowait(RunEvent(message.run_id, event))
+        emit = _Batcher(lambda events: self.outbox.put_nowait(RunEvents(message.run_id, events)))
 
         def fail(reason: str) -> None:
             emit(RunFailed(at_s=time.perf_counter() - began, reason=reason))

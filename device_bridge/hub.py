@@ -22,7 +22,7 @@ from device_bridge.protocol import (
     Prepared,
     Preparing,
     Rejected,
-    RunEvent,
+    RunEvents,
     RunJob,
     StopJob,
     ToDevice,
@@ -180,10 +180,11 @@ class Hub:
     def _take(self, device: ConnectedDevice, data: bytes) -> None:
         message = decode_from_device(data)
         match message:
-            case RunEvent():
-                events = device.runs.get(message.run_id)
-                if events and not events.full():
-                    events.put_nowait(message.event)
+            case RunEvents():
+                queue = device.runs.get(message.run_id)
+                for event in message.events if queue else ():
+                    if not queue.full():
+                        queue.put_nowait(event)
             case Preparing():
                 for preparation in device.preparing.get(message.template_id, []):
                     preparation.progress(message.done)

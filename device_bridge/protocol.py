@@ -90,15 +90,15 @@ class StopJob(_Message, frozen=True, tag="stop_job"):
     run_id: str
 
 
-class RunEvent(_Message, frozen=True, tag="run_event"):
-    """Something happened in a run."""
+class RunEvents(_Message, frozen=True, tag="run_events"):
+    """What happened in a run since the last such message, in order."""
 
     run_id: str
-    event: AnyEvent
+    events: list[AnyEvent]
 
 
 ToDevice: TypeAlias = Accepted | Rejected | Prepare | RunJob | StopJob
-FromDevice: TypeAlias = DeviceHello | Preparing | Prepared | NotPrepared | RunEvent
+FromDevice: TypeAlias = DeviceHello | Preparing | Prepared | NotPrepared | RunEvents
 
 _ENCODER = msgspec.msgpack.Encoder()
 _TO_DEVICE = msgspec.msgpack.Decoder(ToDevice)

@@ -18,7 +18,7 @@ from device_bridge.protocol import (
     Accepted,
     DeviceHello,
     Rejected,
-    RunEvent,
+    RunEvents,
     RunJob,
     decode_from_device,
     decode_to_device,
@@ -166,7 +166,7 @@ def test_other_versions_and_nonsense_are_not_let_in(play: Play) -> None:
             answer = decode_to_device(await connection.recv(decode=False))
             assert isinstance(answer, Rejected)
             assert f"version {VERSION} of the bridge protocol, not {VERSION + 1}" in answer.reason
-        for nonsense in (b"", b"\xc1", encode(RunEvent("x", RunFailed(at_s=0.0, reason="r")))):
+        for nonsense in (b"", b"\xc1", encode(RunEvents("x", [RunFailed(at_s=0.0, reason="r")]))):
             async with connect(bridge.hub.url, proxy=None) as connection:
                 await connection.send(nonsense)
                 await connection.wait_closed()
