@@ -182,9 +182,10 @@ class Hub:
         match message:
             case RunEvents():
                 queue = device.runs.get(message.run_id)
-                for event in message.events if queue else ():
-                    if not queue.full():
-                        queue.put_nowait(event)
+                if queue is None:
+                    return
+                for event in message.events[: MAX_RUN_EVENTS - queue.qsize()]:
+                    queue.put_nowait(event)
             case Preparing():
                 for preparation in device.preparing.get(message.template_id, []):
                     preparation.progress(message.done)
