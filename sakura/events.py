@@ -61,16 +61,11 @@ class RepresentationChosen(Event, frozen=True, kw_only=True, tag="representation
     reason: str
 
 
-class LaneStarted(Event, frozen=True, kw_only=True, tag="lane_started"):
-    """A stage began to work on a shard. On execute, ``on_device`` means that no cache is used for it."""
-
-    lane: Lane
-    shard: int
-    on_device: bool = False
-
-
 class LaneFinished(Event, frozen=True, kw_only=True, tag="lane_finished"):
-    """A stage finished a shard. ``started_s`` repeats its start, so that this event alone draws the block."""
+    """A stage finished a shard that it began at ``started_s``.
+
+    On execute, ``on_device`` means that no cache was used for it.
+    """
 
     lane: Lane
     shard: int
@@ -138,7 +133,6 @@ AnyEvent: TypeAlias = (
     RunStarted
     | BandwidthMeasured
     | RepresentationChosen
-    | LaneStarted
     | LaneFinished
     | NetworkWait
     | StepFinished

@@ -165,7 +165,8 @@ class Studio:
 
     def templates(self) -> list[TemplateCard]:
         """All templates, shipped ones first."""
-        return [TemplateCard(t.template_id, t.title, t.task, t.subject, t.picture, t.mask) for t in self.library]
+        cards = [TemplateCard(t.template_id, t.title, t.task, t.subject, t.picture, t.mask) for t in self.library]
+        return sorted(cards, key=lambda card: not (SHIPPED_TEMPLATES / card.template_id).is_dir())
 
     def add_template(self, title: str, subject: Subject, picture: np.ndarray, mask: np.ndarray) -> str:
         """Keep a template of one's own: ``picture`` uint8 RGB, ``mask`` bool of the same size. Returns its id."""

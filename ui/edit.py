@@ -2,14 +2,12 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 import numpy as np
-from gradio.utils import get_upload_folder
 
 from sakura.errors import UserError
 from sakura.events import System
@@ -17,6 +15,7 @@ from sakura.network.trace import Trace
 from sakura.pictures import fit_square, read_picture
 from sakura.studio import EditRequest, Studio
 from ui.cards import Cards
+from ui.fields import FieldError, at_field, uploaded_path
 from ui.link import Link
 from ui.markup import error_markup, label_markup, note_markup, picture_uri, sparkline_svg
 from ui.parts import pictures
@@ -31,31 +30,6 @@ OwnTraces = dict[str, Trace]
 # Of several quick choices the last one counts; a press counts once.
 CHOICE: dict[str, Any] = {**QUIET, "trigger_mode": "always_last"}
 Update = dict[Any, Any]
-
-
-class FieldError(UserError):
-    """A sentence that belongs to one field of the setup card."""
-
-    def __init__(self, field: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.field = field
-
-
-@contextmanager
-def at_field(field: str) -> Iterator[None]:
-    """Say that whatever is wrong inside belongs to this field."""
-    try:
-        yield
-    except UserError as error:
-        raise FieldError(field, str(error)) from error
-
-
-def uploaded_path(path: str) -> Path:
-    """The path of an upload. Raises UserError for a file that is gone or was not uploaded through the page."""
-    resolved = Path(path).resolve()
-    if not (resolved.is_relative_to(Path(get_upload_folder()).resolve()) and resolved.is_file()):
-        raise UserError("Your picture is no longer kept; choose it again.")
-    return resolved
 
 
 def budget_bytes(choice: str, amount_kb: float | None) -> int | None:
@@ -103,10 +77,11 @@ class EditView:
         kept = [s.system, s.trace, self.own_traces, s.prompt]
         template_parts = [
             s.template, s.brings, s.reference, s.reference_error, s.prompt_group, s.prompt, s.prompt_help, s.examples,
-            s.prompt_error, s.action, s.action_error, self.link,
+            s.prompt_error, s.own_template, s.action, s.action_error, self.link,
         ]  # fmt: skip
         s.task.input(self._told(self._choose_task), [s.task, *kept], template_parts, **CHOICE)
         s.template.select(self._told(self._choose_template), [s.template, *kept], template_parts, **CHOICE)
+        s.own_template.added(self._told(self._added_template), kept, [s.task, *template_parts], **CHOICE)
         s.reference.picture(self._bring_picture, None, [s.reference, s.reference_error], **CHOICE)
         s.reference.refuse(self._refuse_picture, None, [s.reference_error], **CHOICE)
         s.prompt.change(self._type_prompt, [s.template, s.prompt], [s.prompt_error, s.action], **CHOICE)
@@ -174,6 +149,16 @@ class EditView:
         update = self._template_parts(template_id, system, self._trace(trace_id, own), prompt)
         return {**update, self.setup.prompt: prompt or ""} if foreign else update
 
+    def _added_template(
+        self, system: System, trace_id: str, own: OwnTraces, prompt: str | None, event: gr.EventData
+    ) -> Update:
+        """Choose a template that was just added, with its task should another have been chosen meanwhile."""
+        template_id, cards = event.id, self._cards.all()
+        update = self._choose_template(template_id, system, trace_id, own, prompt)
+        task = self._cards.card(template_id).task
+        items = template_items(cards, task)
+        return {**update, self.setup.task: task, self.setup.template: gr.HTML(items=items, value=template_id)}
+
     def _template_parts(self, template_id: str, system: System, trace: Trace, prompt: str | None) -> Update:
         """What changes with the template: what the visitor brings, its help, and the plan."""
         s, task = self.setup, self._cards.card(template_id).task
@@ -189,6 +174,7 @@ class EditView:
             s.prompt_help: note_markup([self._studio.prompt_help(template_id)]) if words else "",
             s.examples: gr.HTML(examples=examples),
             s.prompt_error: "",
+            s.own_template: gr.HTML(task=task),
             s.action: gr.HTML(blocked=blocked_reason(task, prompt)),
             self.link: gr.HTML(plan=self._plan(template_id, system, trace)),
         }
@@ -330,7 +316,9 @@ class EditView:
             run = None
         _, _, trace = self._traces[0]
         if run is None:
-            return {**self._trace_parts(trace), **self._system_parts("sakura")}
+            shown = self._cards.all()
+            items = gr.HTML(items=template_items(shown, shown[0].task))
+            return {s.template: items, **self._trace_parts(trace), **self._system_parts("sakura")}
         card = self._cards.card(run.template_id)
         known = next((key for key, _, shipped in self._traces if shipped is run.trace), None)
         own: OwnTraces = {} if known else {f"{OWN_PREFIX}{run.trace.name}": run.trace}

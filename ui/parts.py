@@ -111,6 +111,7 @@ PICTURES_TEMPLATE = """
       cx="6" cy="5" r="2.4" fill="var(--sk-surface)" stroke="currentColor" stroke-width="1.6"/><circle cx="12" cy="13"
       r="2.4" fill="var(--sk-surface)" stroke="currentColor" stroke-width="1.6"/></svg></button></section>
   <section class="card pics-card" aria-label="Pictures">
+    <p class="changed phone-only" role="status" data-part="changed" hidden></p>
     <div class="error" role="status" data-part="lost" hidden>The connection to the page's server is lost; it is tried
       again every second.</div>
     <div class="pics">

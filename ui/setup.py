@@ -7,6 +7,7 @@ import gradio as gr
 from sakura.network.trace import Trace
 from sakura.studio import Studio, TemplateCard
 from ui.markup import label_markup, picture_uri
+from ui.own_template import OwnTemplates
 from ui.parts import action, examples, privacy_note, references, thumbs
 from ui.views import SYSTEM_NAMES, TASK_NAMES
 
@@ -21,6 +22,7 @@ class Setup:
 
     task: gr.Radio
     template: gr.HTML
+    own_template: gr.HTML
     brings: gr.HTML
     reference: gr.HTML
     reference_error: gr.HTML
@@ -72,6 +74,7 @@ def setup_card(
         with gr.Column(elem_classes="fields", min_width=0):
             with gr.Column(elem_classes="field field-template", min_width=0):
                 gr.HTML(label_markup("Template"), apply_default_css=False)
+                own_template = OwnTemplates(studio).component(card.task)
                 task = _segments([(name, key) for key, name in TASK_NAMES.items()], card.task, "Task", "tasks")
                 template = thumbs("template", template_items(cards, card.task), card.template_id, "Template")
             with gr.Column(elem_classes="field field-brings", min_width=0):
@@ -142,6 +145,7 @@ def setup_card(
     return Setup(
         task=task,
         template=template,
+        own_template=own_template,
         brings=brings,
         reference=reference,
         reference_error=reference_error,

@@ -1,12 +1,9 @@
 """The small decisions of the Edit view."""
 
-from pathlib import Path
-
 import pytest
-from gradio.utils import get_upload_folder
 
 from sakura.errors import UserError
-from ui.edit import AUTOMATIC, CUSTOM, FieldError, at_field, blocked_reason, budget_bytes, uploaded_path
+from ui.edit import AUTOMATIC, CUSTOM, blocked_reason, budget_bytes
 
 
 def test_budget_bytes() -> None:
@@ -25,18 +22,3 @@ def test_only_instructions_need_words() -> None:
     assert blocked_reason("instruction", "  ")
     assert not blocked_reason("instruction", "red hat")
     assert not blocked_reason("face_swap", "")
-
-
-def test_only_uploads_are_read(tmp_path: Path) -> None:
-    secret = tmp_path / "secret.png"
-    secret.write_bytes(b"x")
-    folder = Path(get_upload_folder())
-    for path in (secret, folder / ".." / "secret.png", folder, folder / "missing.png"):
-        with pytest.raises(UserError, match="choose it again"):
-            uploaded_path(str(path))
-
-
-def test_a_sentence_belongs_to_its_field() -> None:
-    with pytest.raises(FieldError, match="Write a word") as caught, at_field("prompt"):
-        raise UserError("Write a word.")
-    assert caught.value.field == "prompt"

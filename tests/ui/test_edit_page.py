@@ -3,41 +3,14 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from pages import PHONE, choose, expect_finished, no_sideways_scroll, open_page, press_edit
 from PIL import Image
 from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
-
-PHONE: dict[str, Any] = {
-    "viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "has_touch": True, "is_mobile": True,
-}  # fmt: skip
-
-
-def open_page(page: Page, url: str, query: str = "") -> None:
-    """Open the page and wait until the plan is drawn."""
-    page.goto(f"{url.rstrip('/')}/{query}")
-    expect(page.get_by_text("Press Edit to run it.")).to_have_count(1)
-
-
-def choose(page: Page, name: str) -> None:
-    page.get_by_role("radio", name=name, exact=True).check()
-
-
-def press_edit(page: Page) -> None:
-    page.locator("#action [data-part=go]").click()
-
-
-def expect_finished(page: Page) -> None:
-    expect(page.locator("html")).to_have_attribute("data-mode", "done")
-    expect(page.locator("#action [data-part=go]")).to_have_text("Edit again")
-
-
-def no_sideways_scroll(page: Page) -> bool:
-    return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
 
 
 @pytest.mark.parametrize("task", ["Face swap", "Try-on", "Instruction"])

@@ -288,6 +288,8 @@
       if (what === "start") showStart(detail);
       if (what === "events") detail.forEach(take);
       if (what === "over") showOver(detail);
+      if (what === "changed") $("changed").hidden = !detail;
+      if (what === "starting" || what === "plan") $("changed").hidden = true;
       if (what === "lost") $("lost").hidden = false;
       if (what === "back") $("lost").hidden = true;
     });
@@ -295,6 +297,7 @@
     $("heat-toggle").addEventListener("click", () => (heat.of ? heat.off() : heat.show()));
     $("heat-step").addEventListener("input", () => heat.show());
     $("heat-block").addEventListener("input", () => heat.show());
+    $("changed").textContent = sakura.CHANGED;
     $("error-close").addEventListener("click", () => ($("error").hidden = true));
     $("change").addEventListener("click", () => {
       const root = document.documentElement;

@@ -10,10 +10,12 @@
     server: null,
     plan: null, // what would happen with the present setup
     run: null, // {id, view, events, now(), over}
+    changed: false, // whether the setup is another than that of the finished run in view
     starting: null, // the id of the run that is followed, also before its first event
     mode: "plan", // plan, running, done or failed
 
-    // A view is called with every change: plan, starting, start, events, over, refused, lost or back.
+    // A view is called with every change: plan, starting, start, events, over, changed, refused, lost or
+    // back.
     listen(view) {
       listeners.push(view);
       if (store.plan) view("plan", store.plan);
@@ -25,10 +27,11 @@
     },
 
     setPlan(plan) {
-      const changed = store.plan && plan.template.id !== store.plan.template.id;
       store.plan = plan;
-      if (store.run && store.mode !== "running" && changed) store.leave();
-      else if (!store.run && store.mode !== "running") store.showPlan();
+      if (store.mode === "running") return;
+      if (!store.run) store.showPlan();
+      else if (plan.template.id !== store.run.view.template.id) store.leave();
+      else compare();
     },
 
     // Shows what is known of the plan at once, and asks until the device has made the rest.
@@ -53,6 +56,7 @@
     leave() {
       generation += 1;
       store.run = store.starting = null;
+      store.changed = false;
       remember(null);
       if (store.plan) store.showPlan();
       else setMode("plan");
@@ -62,6 +66,7 @@
       const mine = (generation += 1);
       const wanted = () => mine === generation;
       store.starting = id;
+      store.changed = false;
       remember(id);
       setMode("running");
       tell("starting", id);
@@ -100,7 +105,18 @@
       run.over = true;
       setMode(last.kind === "run_finished" ? "done" : "failed");
       tell("over", run);
+      compare();
     }
+  }
+
+  // A result stays in view when the system or the network is chosen anew, and says that it is another one's.
+  function compare() {
+    const made = store.run.view;
+    const traces = [made, store.plan].map((view) => JSON.stringify(view.trace));
+    const changed = store.plan.system !== made.system || traces[0] !== traces[1];
+    if (changed === store.changed) return;
+    store.changed = changed;
+    tell("changed", changed);
   }
 
   const pause = (ms) => new Promise((resume) => setTimeout(resume, ms));
@@ -139,6 +155,7 @@
     history.replaceState(history.state, "", url);
   }
 
+  sakura.CHANGED = "You changed the setup; press Edit to see its result.";
   document.documentElement.dataset.mode = "plan";
   sakura.store = store;
 

@@ -12,6 +12,9 @@
       input.checked = id === props.value;
       return h("label", { class: "thumb", title: alt }, input, h("img", { src, alt: "" }));
     }));
+    // In a row that scrolls the chosen one is in view.
+    const chosen = box.querySelector("label:has(:checked)");
+    if (chosen && box.scrollWidth > box.clientWidth) box.scrollLeft = chosen.offsetLeft - (box.clientWidth - chosen.offsetWidth) / 2;
   }
 
   sakura.mountThumbs = (element, props, trigger, watch) => {
@@ -70,7 +73,7 @@
     }
     $("choose").addEventListener("click", () => $("file").click());
     document.addEventListener("paste", (event) => {
-      if (element.isConnected && element.offsetParent) take([...event.clipboardData.files].find((file) => file.type.startsWith("image/")));
+      if (element.isConnected && element.offsetParent && !document.querySelector("dialog[open]")) take([...event.clipboardData.files].find((file) => file.type.startsWith("image/")));
     });
 
     // A phone's own camera where there is one, else the camera of the laptop in a dialog.
@@ -127,7 +130,7 @@
       $("words").textContent = running && !store.run
         ? "Getting ready"
         : running ? `Editing, step ${Math.min(done + 1, steps)} of ${steps}`
-        : pressed ? "Starting" : store.mode === "done" || store.mode === "failed" ? "Edit again" : "Edit";
+        : pressed ? "Starting" : store.mode === "plan" || store.changed ? "Edit" : "Edit again";
       button.setAttribute("aria-disabled", String(Boolean(running || pressed || reason)));
       button.classList.toggle("off", Boolean(reason));
       if (reason) button.dataset.tip = reason;
@@ -205,7 +208,8 @@
     const owner = event.target.closest?.("[data-tip]");
     tip.hidden = !owner;
     if (!owner) return;
-    if (!tip.isConnected) document.body.append(tip);
+    // An open dialog lies over everything outside of it.
+    (owner.closest("dialog") ?? document.body).append(tip);
     tip.textContent = owner.dataset.tip;
     const box = owner.getBoundingClientRect();
     const half = tip.offsetWidth / 2 + 8;

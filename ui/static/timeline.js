@@ -38,7 +38,6 @@
     let live = null; // the run, while and after it runs
     let events = [];
     let shards = new Map();
-    let open = [];
     let marks = {};
     let frame = 0;
     let lag_s = 0;
@@ -71,7 +70,6 @@
       svg.setAttribute("height", layout.height);
       const focused = svg.contains(document.activeElement) ? document.activeElement.dataset.key : null;
       svg.replaceChildren();
-      open = [];
       shards = new Map();
       lag_s = 0;
       drawFrame();
@@ -233,26 +231,14 @@
         }
         drawRepresentation(event.shard);
       },
-      lane_started(event) {
-        const data = dataset(event.shard);
-        data[event.lane] = { started_s: event.at_s };
-        data.on_device ||= event.on_device;
-        const mark = block(event.lane, event.shard, event.at_s, event.at_s, event);
-        open.push({ lane: event.lane, shard: event.shard, from: event.at_s, mark });
-        if (event.lane === "execute") executing(event.shard, event.at_s);
-      },
       lane_finished(event) {
         const data = dataset(event.shard);
         data[event.lane] = { started_s: event.started_s, ended_s: event.at_s };
         data.on_device ||= event.on_device;
         if (event.lane === "receive") Object.assign(data, { received_bytes: (data.received_bytes || 0) + event.received_bytes, cut: event.cut });
-        const at = open.findIndex((item) => item.lane === event.lane && item.shard === event.shard);
-        if (at >= 0) {
-          open[at].mark.remove();
-          open.splice(at, 1);
-        } else if (event.lane === "execute") executing(event.shard, event.started_s);
         block(event.lane, event.shard, event.started_s, event.at_s, event);
         if (event.lane === "execute") {
+          executing(event.shard, event.started_s);
           marks.planned.get(event.shard)?.remove();
           drawRepresentation(event.shard);
         }
@@ -275,9 +261,6 @@
         const end_s = Math.max(...[...shards.values()].map((data) => data.execute?.ended_s ?? 0));
         endStep(plan.steps - 1, end_s);
         marks.later.replaceChildren();
-      },
-      run_failed() {
-        for (const item of open.splice(0)) item.mark.remove();
       },
     };
 
@@ -329,13 +312,10 @@
       mark.append(event.cut
         ? s("path", { d: torn(from, top, wide, layout.lane_px), fill })
         : s("rect", { x: from, y: top, width: wide, height: layout.lane_px, rx: 2, fill }));
-      if (event.kind === "lane_finished") {
-        mark.setAttribute("aria-label", words(mark));
-        if (lane !== "reconstruct" || wide >= 24) label(mark, from, wide, top, lane, shard, event.on_device);
-      }
+      mark.setAttribute("aria-label", words(mark));
+      if (lane !== "reconstruct" || wide >= 24) label(mark, from, wide, top, lane, shard, event.on_device);
       if (!marks.blocks.querySelector("[tabindex='0']")) mark.setAttribute("tabindex", 0);
       marks.blocks.append(mark);
-      return mark;
     }
 
     function label(mark, from, wide, top, lane, shard, on_device) {
@@ -407,7 +387,7 @@
       (begun === undefined ? marks.laterReps : marks.reps).append(mark);
     }
 
-    // The present moment: open blocks grow, the trace is uncovered, the plan waits its turn.
+    // The present moment: unfinished blocks grow, the trace is uncovered, the plan waits its turn.
     function advance() {
       const running = live && !live.over && events.length > 0;
       marks.flag?.setAttribute("visibility", running ? "visible" : "hidden");
@@ -421,7 +401,6 @@
       marks.clip.setAttribute("width", Math.max(covered, 0));
       drawPredicted(now_s);
       if (running) {
-        for (const { from, mark } of open) mark.firstChild.setAttribute("width", Math.max(x(now_s) - x(from) - 1, 1.5));
         marks.flag.setAttribute("transform", `translate(${x(now_s).toFixed(1)} 0)`);
         const flagX = Math.min(Math.max(x(now_s), layout.left + (layout.wide ? 0 : 24)), width - 24) - x(now_s);
         for (const part of [...marks.flag.children].slice(1)) part.setAttribute("transform", `translate(${flagX.toFixed(1)} 0)`);
@@ -438,26 +417,25 @@
       drawValues(now_s);
     }
 
-    // A device that tells only the end of a stage: what it must be doing now follows from what it has finished.
+    // Events tell the end of a stage: what the device must be doing now follows from what it has finished.
     // Returns whether a shard is executing.
     function guess(now_s) {
       const all = [...shards.values()];
       const lastEnd = (lane) => Math.max(0, ...all.map((data) => data[lane]?.ended_s ?? 0));
-      const running = (lane) => open.some((item) => item.lane === lane);
       const from = { receive: null, execute: null };
       const asked = all.filter((data) => data.chosen_s !== undefined && data.receive?.ended_s === undefined);
-      if (asked.length && !running("receive")) from.receive = Math.max(Math.min(...asked.map((data) => data.chosen_s)), lastEnd("receive"));
+      if (asked.length) from.receive = Math.max(Math.min(...asked.map((data) => data.chosen_s)), lastEnd("receive"));
       const next = all.filter((data) => data.execute?.ended_s !== undefined).length;
       const data = shards.get(next);
       const alone = system === "on_device" || marks.fell_s !== undefined;
       const ready_s = alone ? marks.fell_s ?? 0 : data?.reconstruct?.ended_s;
-      if (ready_s !== undefined && next < shardCount() && !running("execute")) from.execute = Math.max(ready_s, lastEnd("execute"));
+      if (ready_s !== undefined && next < shardCount()) from.execute = Math.max(ready_s, lastEnd("execute"));
       marks.guesses.replaceChildren(...Object.entries(from).filter(([, start_s]) => start_s !== null && start_s < now_s).map(([lane, start_s]) =>
         s("rect", {
           x: x(start_s), y: layout.lanes[LANES.indexOf(lane)], width: Math.max(x(now_s) - x(start_s) - 1, 1.5), height: layout.lane_px, rx: 2,
           fill: alone && lane === "execute" ? "var(--sys-device)" : `var(--lane-${lane})`,
         })));
-      return from.execute !== null || running("execute");
+      return from.execute !== null;
     }
 
     // Execution stands still when no shard runs although the next one was due.
@@ -687,11 +665,16 @@
         $("live").textContent = end;
         tools(true, true);
       }
+      if (what === "changed") {
+        $("sentence").textContent = detail ? sakura.CHANGED : summary(store.run);
+        $("sentence").classList.toggle("changed", detail);
+      }
     });
 
     function heading(title, sentence) {
       $("title").textContent = title;
       $("sentence").textContent = sentence;
+      $("sentence").classList.remove("changed");
     }
 
     function working(system) {
