@@ -1,6 +1,8 @@
 """The studio with its cloud and device as real processes, and what its users can do wrong."""
 
+import asyncio
 import dataclasses
+import threading
 from typing import Any
 
 import numpy as np
@@ -83,6 +85,7 @@ def test_second_edit_at_once_is_refused(prepared: Studio) -> None:
     run_id = prepared.start(hat_request(system="full_cache", trace=constant_trace(1)))
     with pytest.raises(UserError, match="busy with another edit; wait until it is done, or stop it"):
         prepared.start(hat_request())
+    wait_for(prepared, run_id, RepresentationChosen)
     prepared.stop(run_id)
     assert isinstance(events_of(prepared, run_id)[-1], RunFailed)
     assert finished(events_of(prepared, prepared.start(hat_request())))
@@ -97,6 +100,22 @@ def test_stopped_edit_says_so(prepared: Studio) -> None:
     assert last.reason == "You stopped this edit."
     assert finished(events_of(prepared, prepared.start(hat_request())))
     prepared.stop(run_id)  # once more does no harm
+
+
+@pytest.mark.xfail(strict=True, reason="a stop that comes before the device has the job is lost")
+def test_edit_stopped_before_the_device_has_it_says_so(prepared: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = threading.Event()
+
+    async def wait_for_stop(run: object) -> None:
+        await asyncio.to_thread(stopped.wait, 20)
+
+    monkeypatch.setattr(prepared, "_declare_link", wait_for_stop)
+    run_id = prepared.start(hat_request())
+    prepared.stop(run_id)
+    stopped.set()
+    last = events_of(prepared, run_id)[-1]
+    assert isinstance(last, RunFailed)
+    assert last.reason == "You stopped this edit."
 
 
 def test_network_can_be_switched_during_an_edit(prepared: Studio) -> None:
