@@ -35,8 +35,15 @@ def main() -> None:
 
             page = build_page(studio)
             roles.wait_ready()
+            page.launch(
+                server_name=options.host,
+                server_port=options.port,
+                quiet=True,
+                prevent_thread_lock=True,
+                **launch_options(),
+            )
             print(f"SAKURA is ready: http://{options.host}:{options.port}", flush=True)  # noqa: T201
-            page.launch(server_name=options.host, server_port=options.port, quiet=True, **launch_options())
+            page.block_thread()
     except UserError as error:
         sys.exit(str(error))
     except KeyboardInterrupt:

@@ -109,6 +109,8 @@ class _Run:
         self.active = True  # no final event yet
         self.over = False  # no more events will come
         self.task: asyncio.Task[None] | None = None
+        self.trace = request.trace
+        self.stopping = False
 
     def append(self, event: AnyEvent) -> None:
         with self.changed:
@@ -340,6 +342,9 @@ class Studio:
     async def _run(self, run: _Run, job: RunJob, mask: np.ndarray, truth: np.ndarray | None) -> None:
         try:
             await self._declare_link(run)
+            if run.stopping:
+                run.append(RunFailed(at_s=0.0, reason="You stopped this edit."))
+                return
             picture = None
             async for event in self.hub.run(run.device, job):
                 run.append(event)
@@ -360,7 +365,7 @@ class Studio:
         request = run.request
         with contextlib.suppress(UserError):
             cloud = await self._cloud_client()
-            await cloud.emulate_link(run.run_id, request.trace, request.rtt_s, request.trace_offset_s)
+            await cloud.emulate_link(run.run_id, run.trace, request.rtt_s, request.trace_offset_s)
 
     async def _measure(
         self, run: _Run, job: RunJob, picture: np.ndarray, mask: np.ndarray, truth: np.ndarray | None
@@ -418,18 +423,15 @@ class Studio:
         return self._find(run_id).request
 
     def change_network(self, run_id: str, trace: Trace) -> None:
-        """Switch a run's emulated network at once. Raises UserError."""
-        request = self._find(run_id).request
-
-        async def change() -> None:
-            cloud = await self._cloud_client()
-            await cloud.emulate_link(run_id, trace, request.rtt_s, request.trace_offset_s)
-
-        self._call(change())
+        """Switch a run's emulated network at once."""
+        run = self._find(run_id)
+        run.trace = trace
+        self._call(self._declare_link(run))
 
     def stop(self, run_id: str) -> None:
         """End a run early; it then ends with a RunFailed event."""
         run = self._find(run_id)
+        run.stopping = True
         if run.active:
             self._call(self.hub.stop(run.device, run_id))
 

@@ -102,7 +102,6 @@ def test_stopped_edit_says_so(prepared: Studio) -> None:
     prepared.stop(run_id)  # once more does no harm
 
 
-@pytest.mark.xfail(strict=True, reason="a stop that comes before the device has the job is lost")
 def test_edit_stopped_before_the_device_has_it_says_so(prepared: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = threading.Event()
 

@@ -5,6 +5,7 @@ the event loop that it runs in.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -259,13 +260,15 @@ class Pipeline:
         try:
             kv, span = await self.run.reconstruct(shard, arrival.representation, arrival.segments())
         except (ShardDamagedError, ValueError) as error:
-            if shard in self._refetched:
+            rung = next((r for r in self.rungs[shard] if r.representation == arrival.representation), None)
+            if shard in self._refetched or rung is None:
                 self._lose(error)
                 return
             self._refetched.add(shard)
-            rung = next(r for r in self.rungs[shard] if r.representation == arrival.representation)
             self._outstanding[shard] = rung
-            await self.source.fetch(shard, arrival.representation)
+            self._seen_bytes.pop(shard, None)
+            with contextlib.suppress(SourceLostError):  # the receiver learns of it too
+                await self.source.fetch(shard, arrival.representation)
             return
         self._emit_lane("reconstruct", shard, span)
         if not self._ready[shard].done():
