@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
 CHROMIUM_ARGS = [
@@ -16,6 +16,8 @@ CHROMIUM_ARGS = [
     "--disable-sync",
 ]
 WAIT_MS = 30_000
+
+expect.set_options(timeout=WAIT_MS)  # nothing is slower than a busy machine that builds its first cache
 
 
 @pytest.fixture(scope="session")

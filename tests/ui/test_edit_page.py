@@ -206,6 +206,70 @@ def test_ones_own_trace_is_read_or_refused(page: Page, demo_url: str, tmp_path: 
     expect(page.locator(".field-network .lab i")).to_have_text("mean 22 Mbit/s")
 
 
+CHANGED = "You changed the setup; press Edit to see its result."
+
+
+@pytest.mark.parametrize("page", [{}, PHONE], indirect=True)
+def test_a_result_of_another_setup_says_so(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    press_edit(page)
+    expect_finished(page)
+    on_phone = page.get_by_role("button", name="Change the setup").is_visible()
+    said, button = page.get_by_text(CHANGED).locator("visible=true"), page.locator("#action [data-part=go]")
+    expect(said).to_have_count(0)
+    for system, count, words in (("On-device", 1, "Edit"), ("SAKURA", 0, "Edit again")):
+        if on_phone:
+            page.get_by_role("button", name="Change the setup").click()
+        choose(page, system)
+        expect(button).to_have_text(words)
+        if on_phone:
+            page.get_by_role("button", name="Change the setup").click()
+        expect(said).to_have_count(count)
+        expect(page.get_by_alt_text("After", exact=True)).to_be_visible()
+
+
+def start_slow_edit(page: Page, url: str, folder: Path) -> None:
+    """Begin an edit that takes much longer than a test: the full cache at 1 Mbit/s."""
+    trace = folder / "slow.csv"
+    trace.write_text("time_s,mbps\n" + "".join(f"{second},1\n" for second in range(120)))
+    open_page(page, url)
+    page.locator(".field-network input[type=file]").set_input_files(trace)
+    expect(page.locator(".field-network .lab i")).to_have_text("mean 1 Mbit/s")
+    choose(page, "Full cache")
+    expect(page.locator(".field-budget .lab i")).to_have_text("only SAKURA can choose")
+    press_edit(page)
+    expect(page.locator("#action [data-part=go]")).to_contain_text("Editing, step 1")
+
+
+def stop_edit(page: Page) -> None:
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("html")).to_have_attribute("data-mode", "failed")
+
+
+def test_an_edit_can_be_stopped(page: Page, demo_url: str, tmp_path: Path) -> None:
+    start_slow_edit(page, demo_url, tmp_path)
+    stop_edit(page)
+    expect(page.locator("#pictures [data-part=error]")).to_contain_text("stopped")
+    expect(page.get_by_text("The edit ended before its last step.").first).to_be_attached()
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+    expect(page.locator("#action [data-part=go]")).to_have_text("Edit again")
+    choose(page, "On-device")
+    press_edit(page)
+    expect_finished(page)
+
+
+def test_a_lost_connection_is_told_until_it_is_back(page: Page, demo_url: str, tmp_path: Path) -> None:
+    start_slow_edit(page, demo_url, tmp_path)
+    lost = page.get_by_text("The connection to the page's server is lost")
+    expect(lost).to_be_hidden()
+    page.context.set_offline(True)
+    expect(lost).to_be_visible()
+    expect(page.locator(".chip")).to_have_text("The page has lost its server")
+    page.context.set_offline(False)
+    expect(lost).to_be_hidden()
+    stop_edit(page)
+
+
 @pytest.mark.parametrize("page", [PHONE], indirect=True)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_phone(page: Page, demo_url: str, theme: str) -> None:

@@ -19,6 +19,10 @@ window.sakura = {};
   sakura.h = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
   sakura.s = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
+  // What the server answers; null where it cannot be reached, whether the question fails or comes back with nothing.
+  sakura.asked = (answer) => answer.then((value) => value ?? null, () => null);
+  sakura.UNREACHED = "The page's server does not answer; try it again.";
+
   sakura.calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
   // Three significant digits without exponent: 0.871, 8.85, 11.8, 132.

@@ -20,7 +20,6 @@
     let from = null; // where the stroke was last
     let cursor = null;
     let frame = 0;
-    let share = 0;
 
     function stroke(to) {
       const { erases, size_px } = tool();
@@ -40,16 +39,21 @@
     function update() {
       cancelAnimationFrame(frame);
       frame = requestAnimationFrame(() => {
-        share = read().filter(Boolean).length / SIDE_PX ** 2;
         draw();
-        changed(share);
+        changed(read().reduce((sum, on) => sum + on, 0) / SIDE_PX ** 2);
       });
     }
 
     // One byte a pixel: 1 where it may be edited.
     function read() {
-      const { data } = marks.getImageData(0, 0, SIDE_PX, SIDE_PX);
-      return Uint8Array.from({ length: SIDE_PX ** 2 }, (_, i) => data[4 * i + 3] >> 7);
+      return bits(marks, 3);
+    }
+
+    function bits(layer_2d, channel) {
+      const { data } = layer_2d.getImageData(0, 0, SIDE_PX, SIDE_PX);
+      const pixels = new Uint8Array(SIDE_PX ** 2);
+      for (let i = 0; i < pixels.length; i += 1) pixels[i] = data[4 * i + channel] >> 7;
+      return pixels;
     }
 
     function write(pixels) {
@@ -156,8 +160,7 @@
         await image.decode();
         const loaded = layer();
         loaded.drawImage(image, 0, 0, SIDE_PX, SIDE_PX);
-        const { data } = loaded.getImageData(0, 0, SIDE_PX, SIDE_PX);
-        write(Uint8Array.from({ length: SIDE_PX ** 2 }, (_, i) => data[4 * i] >> 7));
+        write(bits(loaded, 0));
       },
       // The region as a PNG in base64.
       encode() {

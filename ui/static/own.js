@@ -5,7 +5,6 @@
   const { h } = sakura;
   const MAX_BYTES = 20e6;
   const SETTLE_MS = 200;
-  const LOST = "The page's server does not answer; try it again.";
 
   sakura.mountOwnTemplate = (element, props, trigger, upload, server, watch) => {
     const $ = (name) => element.querySelector(`[data-part=${name}]`);
@@ -14,7 +13,7 @@
     let share = 0;
     let subject = "";
     let busy = "";
-    let question = 0; // the number of the last question about the region: older answers do not count
+    let latest = 0; // the number of the last question about the region: older answers do not count
     let timer = 0;
 
     const brush = sakura.brush(
@@ -57,8 +56,7 @@
       $(part).replaceChildren(...(error ? [h("div", { class: "error", role: "alert" }, h("span", {}, error))] : notes.map((note) => h("p", { class: "remark" }, note))));
     }
 
-    // What the server answers; a server that does not is an answer as well.
-    const ask = (name, asked) => server[name](asked).catch(() => ({ error: LOST }));
+    const ask = async (name, question) => (await sakura.asked(server[name](question))) ?? { error: sakura.UNREACHED };
 
     async function send(file, part) {
       if (!file) return null;
@@ -100,17 +98,17 @@
       const answer = await ask("own_mask", [path, file.name, picture]);
       if (!answer.error) await brush.load(answer.src);
       clearTimeout(timer);
-      question += 1;
+      latest += 1;
       say("mask-said", answer);
     });
 
     // Asks what there is to say about the region, once it stays as it is for a moment.
     function judge() {
       clearTimeout(timer);
-      const mine = (question += 1);
+      const mine = (latest += 1);
       timer = setTimeout(async () => {
         const answer = share ? await ask("own_marks", [brush.encode()]) : {};
-        if (mine === question) say("mask-said", answer);
+        if (mine === latest) say("mask-said", answer);
       }, SETTLE_MS);
     }
 

@@ -258,7 +258,7 @@
         $("template-box").classList.add("heated");
         const step = Number($("heat-step").value);
         const block = Number($("heat-block").value);
-        const map = await store.server.importance_map([view.template.id, step - 1, block - 1]).catch(() => null);
+        const map = await sakura.asked(store.server.importance_map([view.template.id, step - 1, block - 1]));
         if (!map || map.error || heat.of !== view.template.id) return;
         $("heat-block").max = map.blocks;
         $("heat-step").max = map.steps;

@@ -124,15 +124,12 @@
   // Asks again until the server answers: a lost connection must not end what the page shows.
   async function patiently(wanted, ask) {
     for (let lost = false; wanted(); ) {
-      try {
-        const answer = await ask();
-        if (lost) tell("back");
-        return answer;
-      } catch {
-        lost = true;
-        tell("lost");
-        await pause(1000);
-      }
+      const answer = await sakura.asked(ask());
+      if (answer && lost) tell("back");
+      if (answer) return answer;
+      lost = true;
+      tell("lost");
+      await pause(1000);
     }
     return null;
   }

@@ -125,7 +125,7 @@
 
     function draw() {
       const running = store.mode === "running";
-      const reason = running || pressed ? "" : props.blocked || (store.devices?.length === 0 ? "No device is connected." : "");
+      const reason = running || pressed ? "" : props.blocked || (store.devices?.length === 0 ? "No device is connected; start one." : "");
       const button = $("go");
       $("words").textContent = running && !store.run
         ? "Getting ready"
@@ -190,7 +190,7 @@
     const chip = element.querySelector("[data-part=chip]");
     async function look() {
       if (!element.isConnected) return;
-      const names = await server.device_names().catch(() => null);
+      const names = await sakura.asked(server.device_names());
       chip.classList.toggle("warn", !names?.length);
       chip.querySelector(".words").textContent = names === null
         ? "The page has lost its server"

@@ -736,7 +736,11 @@
       const format = event.target.closest("[data-format]")?.dataset.format;
       if (!format) return;
       $("save-menu").hidden = true;
-      const file = await store.server.saved_timeline([store.run.id, format]);
+      const file = await sakura.asked(store.server.saved_timeline([store.run.id, format]));
+      if (!file?.text) {
+        $("sentence").textContent = file?.error ?? sakura.UNREACHED;
+        return;
+      }
       const link = h("a", { href: URL.createObjectURL(new Blob([file.text], { type: "application/json" })), download: file.name });
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 10000);
