@@ -17,9 +17,21 @@ from sakura.studio import EditRequest, Studio
 from ui.cards import Cards
 from ui.fields import FieldError, at_field, uploaded_path
 from ui.link import Link
-from ui.markup import error_markup, label_markup, note_markup, picture_uri, sparkline_svg
+from ui.markup import error_markup, label_markup, note_markup, picture_uri
 from ui.parts import pictures
-from ui.setup import AUTOMATIC, BRINGS, BUDGETS_KB, CUSTOM, Setup, reference_items, setup_card, template_items
+from ui.setup import (
+    AUTOMATIC,
+    BRINGS,
+    BUDGETS_KB,
+    CUSTOM,
+    Setup,
+    budget_label,
+    reference_items,
+    setup_card,
+    template_items,
+    trace_label,
+    trace_line,
+)
 from ui.timeline import timeline
 from ui.views import View, request_view
 
@@ -64,6 +76,7 @@ class EditView:
         _, _, trace = self._traces[0]
         with gr.Row(elem_classes="page", elem_id="edit-page"):
             self.setup: Setup = setup_card(self._studio, self._cards.all(), first, self._traces)
+            self._built_items = template_items(self._cards.all(), first.task)
             with gr.Column(elem_classes="main", min_width=0):
                 pictures()
                 timeline()
@@ -205,10 +218,9 @@ class EditView:
         return {**self._trace_parts(trace), self.link: gr.HTML(plan=self._plan(template_id, system, trace))}
 
     def _trace_parts(self, trace: Trace) -> Update:
-        _, rates_mbps = trace.window(0.0, min(trace.duration_s, 60.0))
         return {
-            self.setup.trace_label: label_markup("Network", f"mean {trace.mean_mbps:.0f} Mbit/s"),
-            self.setup.trace_line: sparkline_svg(rates_mbps),
+            self.setup.trace_label: trace_label(trace),
+            self.setup.trace_line: trace_line(trace),
             self.setup.trace_error: "",
         }
 
@@ -237,11 +249,9 @@ class EditView:
         return {**self._system_parts(system), self.link: gr.HTML(plan=plan)}
 
     def _system_parts(self, system: System) -> Update:
-        adapts = system == "sakura"
-        remark = "automatic hides the transfer" if adapts else "only SAKURA can choose"
         return {
-            self.setup.budget: gr.Dropdown(interactive=adapts),
-            self.setup.budget_label: label_markup("Bytes to spend", remark),
+            self.setup.budget: gr.Dropdown(interactive=system == "sakura"),
+            self.setup.budget_label: budget_label(system),
             self.setup.budget_error: "",
         }
 
@@ -284,7 +294,8 @@ class EditView:
         except FieldError as error:
             update[errors[error.field]] = error_markup(str(error))
             return update
-        update[self.link] = gr.HTML(started={"run_id": run_id})
+        # Of several quick choices an older one may be answered last: the plan in view is that of the run.
+        update[self.link] = gr.HTML(started={"run_id": run_id}, plan=self._plan(template_id, system, trace))
         return update
 
     def _reference(self, template_id: str, choice: str) -> np.ndarray:
@@ -314,11 +325,11 @@ class EditView:
             run = self._studio.run_request(run_id) if run_id else None
         except UserError:
             run = None
-        _, _, trace = self._traces[0]
         if run is None:
+            # Only what is new since the page was built is told: an early choice of the visitor must stay.
             shown = self._cards.all()
-            items = gr.HTML(items=template_items(shown, shown[0].task))
-            return {s.template: items, **self._trace_parts(trace), **self._system_parts("sakura")}
+            items = template_items(shown, shown[0].task)
+            return {s.template: gr.HTML(items=items) if items != self._built_items else gr.skip()}
         card = self._cards.card(run.template_id)
         known = next((key for key, _, shipped in self._traces if shipped is run.trace), None)
         own: OwnTraces = {} if known else {f"{OWN_PREFIX}{run.trace.name}": run.trace}

@@ -4,9 +4,10 @@ import dataclasses
 
 import gradio as gr
 
+from sakura.events import System
 from sakura.network.trace import Trace
 from sakura.studio import Studio, TemplateCard
-from ui.markup import label_markup, picture_uri
+from ui.markup import label_markup, picture_uri, sparkline_svg
 from ui.own_template import OwnTemplates
 from ui.parts import action, examples, privacy_note, references, thumbs
 from ui.views import SYSTEM_NAMES, TASK_NAMES
@@ -62,8 +63,25 @@ def reference_items(studio: Studio, template_id: str) -> list[dict[str, str]]:
     ]
 
 
-def _hidden_html(*, elem_classes: str) -> gr.HTML:
-    return gr.HTML("", apply_default_css=False, elem_classes=elem_classes)
+def trace_label(trace: Trace) -> str:
+    """The label of the network field, with the mean rate of the chosen trace."""
+    return label_markup("Network", f"mean {trace.mean_mbps:.0f} Mbit/s")
+
+
+def trace_line(trace: Trace) -> str:
+    """A drawing of the first minute of a trace."""
+    _, rates_mbps = trace.window(0.0, min(trace.duration_s, 60.0))
+    return sparkline_svg(rates_mbps)
+
+
+def budget_label(system: System) -> str:
+    """The label of the budget field, which matters to one system only."""
+    remark = "automatic hides the transfer" if system == "sakura" else "only SAKURA can choose"
+    return label_markup("Bytes to spend", remark)
+
+
+def _hidden_html(value: str = "", *, elem_classes: str) -> gr.HTML:
+    return gr.HTML(value, apply_default_css=False, elem_classes=elem_classes)
 
 
 def setup_card(
@@ -96,7 +114,7 @@ def setup_card(
                     prompt_help = _hidden_html(elem_classes="prompt-help")
                 prompt_error = _hidden_html(elem_classes="field-error")
             with gr.Column(elem_classes="field field-network", min_width=0):
-                trace_label = gr.HTML(label_markup("Network"), apply_default_css=False)
+                network_label = gr.HTML(trace_label(traces[0][2]), apply_default_css=False)
                 trace_file = gr.UploadButton(
                     "Use your own file", file_count="single", size="sm", elem_id="trace-file", type="filepath"
                 )
@@ -109,13 +127,13 @@ def setup_card(
                     filterable=False,
                     elem_id="trace",
                 )
-                trace_line = _hidden_html(elem_classes="trace-line")
+                network_line = _hidden_html(trace_line(traces[0][2]), elem_classes="trace-line")
                 trace_error = _hidden_html(elem_classes="field-error")
             with gr.Column(elem_classes="field field-system", min_width=0):
                 gr.HTML(label_markup("System"), apply_default_css=False)
                 system = _segments([(name, key) for key, name in SYSTEM_NAMES.items()], "sakura", "System", "systems")
             with gr.Column(elem_classes="field field-budget", min_width=0):
-                budget_label = gr.HTML(label_markup("Bytes to spend"), apply_default_css=False)
+                spend_label = gr.HTML(budget_label("sakura"), apply_default_css=False)
                 budget = gr.Dropdown(
                     [
                         ("Automatic", AUTOMATIC),
@@ -154,13 +172,13 @@ def setup_card(
         prompt_help=prompt_help,
         examples=example_buttons,
         prompt_error=prompt_error,
-        trace_label=trace_label,
+        trace_label=network_label,
         trace=trace,
-        trace_line=trace_line,
+        trace_line=network_line,
         trace_file=trace_file,
         trace_error=trace_error,
         system=system,
-        budget_label=budget_label,
+        budget_label=spend_label,
         budget=budget,
         budget_kb=budget_kb,
         budget_error=budget_error,
