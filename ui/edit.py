@@ -87,34 +87,40 @@ class EditView:
     def _wire(self) -> None:
         s = self.setup
         chosen = [s.template, s.system, s.trace, self.own_traces]
-        kept = [s.system, s.trace, self.own_traces, s.prompt]
         template_parts = [
             s.template, s.brings, s.reference, s.reference_error, s.prompt_group, s.prompt, s.prompt_help, s.examples,
-            s.prompt_error, s.own_template, s.action, s.action_error, self.link,
+            s.prompt_error, s.own_template, s.action, s.action_error,
         ]  # fmt: skip
-        s.task.input(self._told(self._choose_task), [s.task, *kept], template_parts, **CHOICE)
-        s.template.select(self._told(self._choose_template), [s.template, *kept], template_parts, **CHOICE)
-        s.own_template.added(self._told(self._added_template), kept, [s.task, *template_parts], **CHOICE)
+        choices = [
+            s.task.input(self._told(self._choose_task), [s.task, s.prompt], template_parts, **CHOICE),
+            s.template.select(self._told(self._choose_template), [s.template, s.prompt], template_parts, **CHOICE),
+            s.own_template.added(self._told(self._added_template), s.prompt, [s.task, *template_parts], **CHOICE),
+        ]
         s.reference.picture(self._bring_picture, None, [s.reference, s.reference_error], **CHOICE)
         s.reference.refuse(self._refuse_picture, None, [s.reference_error], **CHOICE)
         s.prompt.change(self._type_prompt, [s.template, s.prompt], [s.prompt_error, s.action], **CHOICE)
         s.examples.example(self._use_example, [s.template], [s.prompt, s.prompt_error, s.action], **CHOICE)
-        trace_parts = [s.trace_label, s.trace_line, s.trace_error, s.action_error, self.link]
-        s.trace.input(self._told(self._choose_trace), chosen, trace_parts, **CHOICE)
-        s.trace_file.upload(
-            self._bring_trace,
-            [s.trace_file, s.template, s.system, self.own_traces],
-            [s.trace, self.own_traces, *trace_parts],
-            **CHOICE,
-        )
-        system_parts = [s.budget, s.budget_label, s.budget_error, s.action_error, self.link]
-        s.system.input(self._told(self._choose_system), chosen, system_parts, **CHOICE)
+        trace_parts = [s.trace_label, s.trace_line, s.trace_error, s.action_error]
+        system_parts = [s.budget, s.budget_label, s.budget_error, s.action_error]
+        choices += [
+            s.trace.input(self._told(self._choose_trace), [s.trace, self.own_traces], trace_parts, **CHOICE),
+            s.trace_file.upload(
+                self._bring_trace,
+                [s.trace_file, self.own_traces],
+                [s.trace, self.own_traces, *trace_parts],
+                **CHOICE,
+            ),
+            s.system.input(self._told(self._system_parts), s.system, system_parts, **CHOICE),
+        ]
+        # Only when the answer to a choice has arrived is it known what is chosen in all, however quick the visitor is.
+        for choice in choices:
+            choice.then(self._show_plan, chosen, self.link, **CHOICE)
         s.budget.input(lambda choice: gr.Number(visible=choice == CUSTOM), s.budget, s.budget_kb, **CHOICE)
         errors = [s.reference_error, s.prompt_error, s.trace_error, s.budget_error, s.action_error]
         inputs = [s.template, s.reference, s.prompt, s.trace, self.own_traces, s.system, s.budget, s.budget_kb]
         s.action.edit(self._edit, inputs, [self.link, s.action, *errors], **QUIET)
         s.action.stop(self._stop, None, [s.action_error], **QUIET)
-        restored = [s.task, *template_parts, s.trace, self.own_traces, *trace_parts[:3], s.system, s.budget]
+        restored = [self.link, s.task, *template_parts, s.trace, self.own_traces, *trace_parts[:3], s.system, s.budget]
         restored += [s.budget_label, s.budget_error, s.budget_kb]
         blocks = gr.context.Context.root_block
         assert isinstance(blocks, gr.Blocks)
@@ -144,36 +150,38 @@ class EditView:
             raise UserError("This network trace is no longer kept; choose another one.")
         return known
 
-    def _choose_task(self, task: str, system: System, trace_id: str, own: OwnTraces, prompt: str | None) -> Update:
+    def _show_plan(self, template_id: str, system: System, trace_id: str, own: OwnTraces) -> Update:
+        try:
+            return {self.link: gr.HTML(plan=self._plan(template_id, system, self._trace(trace_id, own)))}
+        except UserError:
+            return {self.link: gr.skip()}  # the choice itself has said why
+
+    def _choose_task(self, task: str, prompt: str | None) -> Update:
         items = template_items(self._cards.all(), task)
-        update = self._choose_template(items[0]["id"], system, trace_id, own, prompt)
+        update = self._choose_template(items[0]["id"], prompt)
         update[self.setup.template] = gr.HTML(items=items, value=items[0]["id"])
         return update
 
-    def _choose_template(
-        self, template_id: str, system: System, trace_id: str, own: OwnTraces, prompt: str | None
-    ) -> Update:
+    def _choose_template(self, template_id: str, prompt: str | None) -> Update:
         card = self._cards.card(template_id)
         examples = {words for other in self._cards.all() for words in self._studio.prompt_examples(other.template_id)}
         # An example of another template means nothing here; what somebody wrote is theirs.
         foreign = prompt in examples - set(self._studio.prompt_examples(template_id))
         if card.task == "instruction" and foreign:
             prompt = ""
-        update = self._template_parts(template_id, system, self._trace(trace_id, own), prompt)
+        update = self._template_parts(template_id, prompt)
         return {**update, self.setup.prompt: prompt or ""} if foreign else update
 
-    def _added_template(
-        self, system: System, trace_id: str, own: OwnTraces, prompt: str | None, event: gr.EventData
-    ) -> Update:
+    def _added_template(self, prompt: str | None, event: gr.EventData) -> Update:
         """Choose a template that was just added, with its task should another have been chosen meanwhile."""
         template_id, cards = event.id, self._cards.all()
-        update = self._choose_template(template_id, system, trace_id, own, prompt)
+        update = self._choose_template(template_id, prompt)
         task = self._cards.card(template_id).task
         items = template_items(cards, task)
         return {**update, self.setup.task: task, self.setup.template: gr.HTML(items=items, value=template_id)}
 
-    def _template_parts(self, template_id: str, system: System, trace: Trace, prompt: str | None) -> Update:
-        """What changes with the template: what the visitor brings, its help, and the plan."""
+    def _template_parts(self, template_id: str, prompt: str | None) -> Update:
+        """What changes with the template: what the visitor brings, and its help."""
         s, task = self.setup, self._cards.card(template_id).task
         words = task == "instruction"
         examples = self._studio.prompt_examples(template_id) if words else []
@@ -189,7 +197,6 @@ class EditView:
             s.prompt_error: "",
             s.own_template: gr.HTML(task=task),
             s.action: gr.HTML(blocked=blocked_reason(task, prompt)),
-            self.link: gr.HTML(plan=self._plan(template_id, system, trace)),
         }
 
     def _bring_picture(self, event: gr.EventData) -> Update:
@@ -213,9 +220,8 @@ class EditView:
         words = next((words for words in self._studio.prompt_examples(template_id) if words == event.words), "")
         return {self.setup.prompt: words, **self._type_prompt(template_id, words)}
 
-    def _choose_trace(self, template_id: str, system: System, trace_id: str, own: OwnTraces) -> Update:
-        trace = self._trace(trace_id, own)
-        return {**self._trace_parts(trace), self.link: gr.HTML(plan=self._plan(template_id, system, trace))}
+    def _choose_trace(self, trace_id: str, own: OwnTraces) -> Update:
+        return self._trace_parts(self._trace(trace_id, own))
 
     def _trace_parts(self, trace: Trace) -> Update:
         return {
@@ -224,7 +230,7 @@ class EditView:
             self.setup.trace_error: "",
         }
 
-    def _bring_trace(self, path: str, template_id: str, system: System, own: OwnTraces) -> Update:
+    def _bring_trace(self, path: str, own: OwnTraces) -> Update:
         s, name = self.setup, Path(path).name
         try:
             trace = self._studio.load_trace(Path(path), name)
@@ -235,7 +241,6 @@ class EditView:
             s.trace: gr.Dropdown(choices=self._trace_choices(own), value=f"{OWN_PREFIX}{name}"),
             self.own_traces: own,
             **self._trace_parts(trace),
-            self.link: gr.HTML(plan=self._plan(template_id, system, trace)),
         }
         update[s.trace_error] = note_markup(list(trace.notes))
         return update
@@ -243,10 +248,6 @@ class EditView:
     def _trace_choices(self, own: OwnTraces) -> list[tuple[str, str]]:
         shipped = [(title, key) for key, title, _ in self._traces]
         return [*shipped, *((trace.title, key) for key, trace in own.items())]
-
-    def _choose_system(self, template_id: str, system: System, trace_id: str, own: OwnTraces) -> Update:
-        plan = self._plan(template_id, system, self._trace(trace_id, own))
-        return {**self._system_parts(system), self.link: gr.HTML(plan=plan)}
 
     def _system_parts(self, system: System) -> Update:
         return {
@@ -294,8 +295,7 @@ class EditView:
         except FieldError as error:
             update[errors[error.field]] = error_markup(str(error))
             return update
-        # Of several quick choices an older one may be answered last: the plan in view is that of the run.
-        update[self.link] = gr.HTML(started={"run_id": run_id}, plan=self._plan(template_id, system, trace))
+        update[self.link] = gr.HTML(started={"run_id": run_id})
         return update
 
     def _reference(self, template_id: str, choice: str) -> np.ndarray:
@@ -333,7 +333,8 @@ class EditView:
         card = self._cards.card(run.template_id)
         known = next((key for key, _, shipped in self._traces if shipped is run.trace), None)
         own: OwnTraces = {} if known else {f"{OWN_PREFIX}{run.trace.name}": run.trace}
-        update = self._template_parts(run.template_id, run.system, run.trace, run.prompt)
+        update = self._template_parts(run.template_id, run.prompt)
+        update[self.link] = gr.HTML(plan=self._plan(run.template_id, run.system, run.trace))
         update[s.task] = card.task
         update[s.prompt] = run.prompt
         update[s.template] = gr.HTML(items=template_items(self._cards.all(), card.task), value=run.template_id)

@@ -13,13 +13,16 @@ from playwright.sync_api import Page, expect
 pytestmark = pytest.mark.browser
 
 
-@pytest.mark.parametrize("task", ["Face swap", "Try-on", "Instruction"])
+@pytest.mark.parametrize(
+    ("task", "brings"), [("Face swap", "New face"), ("Try-on", "Garment"), ("Instruction", "What to change")]
+)
 @pytest.mark.parametrize("system", ["SAKURA", "Full cache", "On-device"])
 def test_every_kind_of_edit_ends_with_a_picture_and_a_timeline(
-    page: Page, demo_url: str, task: str, system: str
+    page: Page, demo_url: str, task: str, brings: str, system: str
 ) -> None:
     open_page(page, demo_url)
     choose(page, task)
+    expect(page.locator(".field-brings .lab").first).to_have_text(brings)
     if task == "Instruction":
         page.locator(".example").first.click()
         expect(page.locator("#prompt textarea")).not_to_have_value("")
