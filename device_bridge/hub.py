@@ -35,7 +35,7 @@ from sakura.events import AnyEvent, RunFailed, is_last
 HELLO_TIMEOUT_S = 5.0
 MAX_DEVICES = 32
 MAX_RUN_EVENTS = 4096
-NO_DEVICE = "No device is connected; start one with `python -m device_bridge agent`, then press Edit again."
+NO_DEVICE = "No device is connected; the local one comes back by itself in a few seconds, then press Edit again."
 
 
 class ConnectedDevice:
@@ -86,6 +86,7 @@ class Hub:
             compression=None,
             ping_interval=PING_INTERVAL_S,
             ping_timeout=PING_TIMEOUT_S,
+            origins=[None],  # agents send none; a page of another site would
         )
         self.port = next(iter(self._server.sockets)).getsockname()[1]
         return self
@@ -184,8 +185,12 @@ class Hub:
                 queue = device.runs.get(message.run_id)
                 if queue is None:
                     return
-                for event in message.events[: MAX_RUN_EVENTS - queue.qsize()]:
-                    queue.put_nowait(event)
+                for event in message.events:
+                    # The end of a run must get through, whatever came before it.
+                    if is_last(event) and queue.full():
+                        queue.get_nowait()
+                    if not queue.full():
+                        queue.put_nowait(event)
             case Preparing():
                 for preparation in device.preparing.get(message.template_id, []):
                     preparation.progress(message.done)

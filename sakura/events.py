@@ -1,7 +1,8 @@
 """What happens during an edit, recorded once as typed events; every view, table, export and test reads these.
 
-Times ``*_s`` are seconds since the run began on the clock of the device. Bytes are payload bytes on the wire unless
-said otherwise. Events travel as msgpack or JSON maps with a ``kind`` field, so any language can read them.
+Times ``*_s`` are seconds since the run began on the clock of the device. Received bytes are those of whole messages,
+headers and checksums included. Events travel as msgpack or JSON maps with a ``kind`` field, so any language can
+read them.
 """
 
 from collections.abc import Callable, Iterable
@@ -97,12 +98,16 @@ class FellBack(Event, frozen=True, kw_only=True, tag="fell_back"):
 
 
 class RunFinished(Event, frozen=True, kw_only=True, tag="run_finished"):
-    """The edit is complete. ``latency_s`` counts from the request's arrival at the device to the final picture."""
+    """The edit is complete. ``latency_s`` counts from the request's arrival at the device to the final picture.
+
+    ``press_to_picture_s`` counts from the press of Edit to the picture's arrival at the studio, which fills it in.
+    """
 
     picture_png: bytes
     latency_s: float
     received_bytes: int
     network_wait_s: float
+    press_to_picture_s: float | None = None
 
 
 class RunFailed(Event, frozen=True, kw_only=True, tag="run_failed"):

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import pkgutil
 import threading
+import time
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -15,7 +16,8 @@ from multiprocessing.process import BaseProcess
 from sakura.errors import UserError
 
 READY_TIMEOUT_S = 120.0
-MAX_DEATHS = 20
+MAX_QUICK_DEATHS = 20
+HEALTHY_S = 60.0
 PRELOADED = ["sakura.cloud.role", "device_bridge.role"]
 
 
@@ -48,6 +50,7 @@ class Role:
         self.port = 0
         self.process: BaseProcess | None = None
         self._closing = threading.Event()
+        self._starting = threading.Lock()  # no process is started once the role is closing
         self._ready = threading.Event()
         self._connection: Connection | None = None
         self._watcher = threading.Thread(target=self._watch, name=f"watch-{name}", daemon=True)
@@ -64,7 +67,8 @@ class Role:
 
     def close(self) -> None:
         """End the process: by closing its connection, then less kindly."""
-        self._closing.set()
+        with self._starting:
+            self._closing.set()
         if self._connection:
             self._connection.close()
         if self.process is None:
@@ -76,13 +80,18 @@ class Role:
 
     def _watch(self) -> None:
         context = _context()
-        for death in range(MAX_DEATHS):
+        quick_deaths = 0
+        while quick_deaths < MAX_QUICK_DEATHS:
+            began_s = time.monotonic()
             self._connection, theirs = context.Pipe()
             process: BaseProcess = context.Process(  # type: ignore[attr-defined]
                 target=_run, args=(self.main, theirs, self.options), name=self.name, daemon=True
             )
-            process.start()
-            self.process = process
+            with self._starting:
+                if self._closing.is_set():
+                    return
+                process.start()
+                self.process = process
             theirs.close()
             with contextlib.suppress(EOFError, OSError):
                 self.port = self._connection.recv()
@@ -90,7 +99,9 @@ class Role:
                     self.options["port"] = self.port
                 self._ready.set()
             process.join()
-            if self._closing.wait(min(5.0, 0.2 * (death + 1))):
+            self._ready.clear()
+            quick_deaths = 1 if time.monotonic() - began_s > HEALTHY_S else quick_deaths + 1
+            if self._closing.wait(0.2 * quick_deaths):
                 return
         self._closing.set()
         self._ready.set()

@@ -22,8 +22,9 @@ from sakura.studio import EditRequest, Studio
 
 def print_run(studio: Studio, request: EditRequest, out: Path, events_file: Path | None) -> None:
     """Run a request, tell what happens, write the picture and the events. Raises UserError if it fails."""
-    if not out.parent.is_dir():
-        raise UserError(f"There is no folder {out.parent}; create it, or choose another place for the picture.")
+    for file in (out, events_file):
+        if file and not file.parent.is_dir():
+            raise UserError(f"There is no folder {file.parent}; create it, or choose another place for {file.name}.")
     typer.echo(f"Getting ready for template {request.template_id}")
     studio.plan(request.template_id, request.system)
     run_id = studio.start(request)
@@ -33,14 +34,15 @@ def print_run(studio: Studio, request: EditRequest, out: Path, events_file: Path
         events.extend(new)
         for event in new:
             _tell(event)
+    for event in events:
+        if isinstance(event, RunFinished):
+            out.write_bytes(event.picture_png)
+            typer.echo(f"Wrote {out}")
     if events_file:
         events_file.write_bytes(events_to_json(events) + b"\n")
     for event in events:
         if isinstance(event, RunFailed):
             raise UserError(event.reason)
-        if isinstance(event, RunFinished):
-            out.write_bytes(event.picture_png)
-            typer.echo(f"Wrote {out}")
 
 
 def _tell(event: AnyEvent) -> None:

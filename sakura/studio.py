@@ -7,12 +7,15 @@ import asyncio
 import collections
 import contextlib
 import dataclasses
+import logging
 import secrets
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 
 from device_bridge.hub import ConnectedDevice, Hub
@@ -38,10 +41,14 @@ from sakura.templates import (
 )
 
 REFERENCE_PX = 64
+SHOWN_REFERENCE_PX = 256
+DEFAULT_RTT_S = 0.02
 PATCH_PX = 8
 MAX_RUNS_KEPT = 64
 CALL_TIMEOUT_S = 330.0
 DEVICE_TIMEOUT_S = 120.0
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -92,7 +99,7 @@ class EditRequest:
     reference: np.ndarray | None = None
     prompt: str = ""
     rate_budget_bytes: int | None = None
-    rtt_s: float = 0.02
+    rtt_s: float = DEFAULT_RTT_S
     trace_offset_s: float = 0.0
     seed: int = 0
     device_id: str | None = None
@@ -110,6 +117,7 @@ class _Run:
         self.over = False  # no more events will come
         self.task: asyncio.Task[None] | None = None
         self.trace = request.trace
+        self.pressed_s = time.monotonic()
         self.stopping = False
 
     def append(self, event: AnyEvent) -> None:
@@ -134,6 +142,7 @@ class Studio:
         self._runs: collections.OrderedDict[str, _Run] = collections.OrderedDict()
         self._runs_lock = threading.Lock()
         self._cloud: CloudClient | None = None
+        self._connecting = asyncio.Lock()
         self._importance: dict[str, np.ndarray] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="studio", daemon=True)
@@ -146,11 +155,13 @@ class Studio:
             self._call(self._shut_down())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)
+        self._loop.close()
 
     async def _shut_down(self) -> None:
-        for run in self._runs.values():
-            if run.task:
-                run.task.cancel()
+        tasks = [run.task for run in self._runs.values() if run.task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._cloud:
             await self._cloud.close()
         await self.hub.__aexit__()
@@ -237,7 +248,7 @@ class Studio:
         return Plan(
             steps=geometry.steps,
             shards_per_step=geometry.shards_per_step,
-            start_s=0.0 if on_device else 0.02,
+            start_s=0.0 if on_device else DEFAULT_RTT_S,
             step_s=prepared.full_step_s if on_device else prepared.active_step_s,
             full_cache_bytes=geometry.full_cache_bytes,
             on_device_s=geometry.steps * prepared.full_step_s,
@@ -268,12 +279,13 @@ class Studio:
         return clean.reshape(*scores.shape[:2], rows, rows)
 
     async def _cloud_client(self) -> CloudClient:
-        if self._cloud and self._cloud.lost.is_set():
-            await self._cloud.close()
-            self._cloud = None
-        if self._cloud is None:
-            self._cloud = await CloudClient.connect(self.cloud_url, "")
-        return self._cloud
+        async with self._connecting:
+            if self._cloud and self._cloud.lost.is_set():
+                await self._cloud.close()
+                self._cloud = None
+            if self._cloud is None:
+                self._cloud = await CloudClient.connect(self.cloud_url, "")
+            return self._cloud
 
     # Runs
 
@@ -281,6 +293,9 @@ class Studio:
         """Begin an edit; returns its run id at once. Raises UserError where it cannot begin."""
         template = self.library.get(request.template_id)
         words, factors, reference = self._read_request(template, request)
+        if request.reference is not None and max(request.reference.shape) > SHOWN_REFERENCE_PX:
+            # A photo of a phone has millions of pixels; what is kept of it is what people see again.
+            request = dataclasses.replace(request, reference=fit_square(request.reference, SHOWN_REFERENCE_PX).pixels)
         if request.rate_budget_bytes is not None and request.rate_budget_bytes < 1:
             raise UserError("The bytes to spend must be a positive number; use automatic if you are not sure.")
         return self._call(self._start(template, request, words, factors, reference))
@@ -307,20 +322,24 @@ class Studio:
         reference: np.ndarray | None,
     ) -> str:
         device = self.hub.device(request.device_id)
-        for other in list(self._runs.values()):
+        measuring = []
+        for other in self._runs.values():
             if other.device is not device or other.over:
                 continue
             if other.active:
                 raise UserError(f"{device.name} is busy with another edit; wait until it is done, or stop it.")
-            # Only its scores are still being measured: the new edit matters more.
-            if other.task:
-                other.task.cancel()
-                await asyncio.gather(other.task, return_exceptions=True)
+            measuring.append(other.task)
         run = _Run(secrets.token_urlsafe(8), request, device)
         with self._runs_lock:
             self._runs[run.run_id] = run
-            while len(self._runs) > MAX_RUNS_KEPT:
-                self._runs.popitem(last=False)
+            over = [run_id for run_id, other in self._runs.items() if other.over]
+            for run_id in over[: max(0, len(self._runs) - MAX_RUNS_KEPT)]:
+                del self._runs[run_id]
+        # Scores that are still being measured matter less than the new edit.
+        for task in measuring:
+            if task:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         job = RunJob(
             run_id=run.run_id,
             template_id=template.template_id,
@@ -347,14 +366,21 @@ class Studio:
                 return
             picture = None
             async for event in self.hub.run(run.device, job):
-                run.append(event)
                 if isinstance(event, RunFinished):
                     picture = from_png(event.picture_png)
+                    event = msgspec.structs.replace(event, press_to_picture_s=time.monotonic() - run.pressed_s)
+                run.append(event)
             if picture is not None and run.request.measure:
                 run.append(await self._measure(run, job, picture, mask, truth))
         except UserError as error:
             if run.active:
                 run.append(RunFailed(at_s=0.0, reason=str(error)))
+        except Exception:
+            log.exception("A run failed in the studio")
+            if run.active:
+                run.append(
+                    RunFailed(at_s=0.0, reason="The studio failed during this edit; its log says why. Try again.")
+                )
         finally:
             run.finish()
 
@@ -363,8 +389,11 @@ class Studio:
         if run.request.system == "on_device":
             return
         request = run.request
-        with contextlib.suppress(UserError):
+        try:
             cloud = await self._cloud_client()
+        except UserError as error:
+            log.warning("%s", error)
+        else:
             await cloud.emulate_link(run.run_id, run.trace, request.rtt_s, request.trace_offset_s)
 
     async def _measure(

@@ -138,7 +138,7 @@ class TemplateLibrary:
             for path in root.glob("*/template.json"):
                 if path.parent.name == template_id:
                     return load_template(path.parent)
-        raise UserError(f"There is no template {template_id!r}; run `python -m sakura templates` to see them.")
+        raise UserError(f"There is no template {template_id!r}; run `python -m sakura templates list` to see them.")
 
 
 def add_own_template(title: str, subject: Subject, picture: np.ndarray, mask: np.ndarray) -> str:

@@ -49,7 +49,6 @@ class TrainingPlan:
     full_share: float = 0.3
     decay_share: float = 0.4
     learning_rate: float = 1e-3
-    matrix_learning_rate: float = 4e-3
     warmup_samples: int = 3_000
     ema_decay: float = 0.998
     muon: bool = True
@@ -109,7 +108,7 @@ def _keep(always: set[int], total: int, share: float, rng: random.Random) -> tor
 
 
 def training_loss(model: NanoFlux2, batch: Batch, *, full: bool, seed: int) -> torch.Tensor:
-    """Velocity-weighted squared error of x0 on masked tokens, with a little absolute error."""
+    """Mean over masked tokens of (e**2 + 0.15 |e|) / max(t, 0.3)**2, where e is the error of x0 at noise level t."""
     patch = model.config.patch_px
     size = batch.templates.shape[1]
     grid, reference_grid = size // patch, 0 if batch.references is None else size // 2 // patch

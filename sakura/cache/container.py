@@ -12,12 +12,15 @@ Layout, all integers little-endian::
 A segment's place follows from the sizes before it. Each has a CRC-32 in the index.
 """
 
+import contextlib
 import itertools
 import mmap
 import struct
+import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -63,12 +66,24 @@ def write_container(
         checksums = [zlib.crc32(segment) for segment in shard.segments]
         entries.append(ShardIndex([len(segment) for segment in shard.segments], checksums, shard.rungs))
     index = msgspec.msgpack.encode(ContainerIndex(model, template, codec, geometry, entries))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    with partial.open("wb") as file:
+    with replacing(path) as file:
         file.write(PREFIX.pack(MAGIC, VERSION, len(index), zlib.crc32(index)))
         file.write(index)
         file.writelines(payload)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file that takes the place of ``path`` when it is complete; several processes may write the same one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        partial = Path(file.name)
+        try:
+            yield file
+            file.flush()
+        except BaseException:
+            partial.unlink()
+            raise
     partial.replace(path)
 
 

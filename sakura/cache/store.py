@@ -9,13 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from sakura.backbone.editor import CapturedCache, Editor, capture
-from sakura.cache.container import VERSION, Container, ContainerError, write_container
+from sakura.cache.container import VERSION, Container, ContainerError, replacing, write_container
 from sakura.cache.geometry import CacheGeometry
 from sakura.codec import CODECS, new_codec
 from sakura.codec.interface import Codec, EncodedShard
 from sakura.templates import TemplateAssets
 
 BLOCKS_PER_SHARD = 2
+# Raised whenever capturing or encoding changes what comes out for the same options: old files are not read then.
+CAPTURE_VERSION = 1
 Progress = Callable[[float], None]
 
 
@@ -42,7 +44,8 @@ class CacheStore:
 
     def path(self, template: TemplateAssets, codec: Codec) -> Path:
         options = repr(dataclasses.asdict(codec))  # type: ignore[call-overload]
-        parts = (self.editor.fingerprint, template.fingerprint, options, str(VERSION), str(BLOCKS_PER_SHARD))
+        made_of = (self.editor.fingerprint, template.fingerprint, options)
+        parts = (*made_of, str(VERSION), str(CAPTURE_VERSION), str(BLOCKS_PER_SHARD))
         key = hashlib.sha256("|".join(parts).encode()).hexdigest()[:24]
         return self.folder / f"{template.template_id}-{codec.name}-{key}.sakura"
 
@@ -61,6 +64,10 @@ class CacheStore:
                 container = Container(path)
             self._open[path] = container
             return container
+
+    def opened(self, template: TemplateAssets, codec_name: str) -> Container | None:
+        """The template's container if it is open already, without waiting for another one's build."""
+        return self._open.get(self.path(template, new_codec(codec_name)))
 
     def importance(self, template: TemplateAssets) -> np.ndarray:
         """Importance of each captured request: float32 (requests, steps, blocks, reusable). Blocks like ``get``."""
@@ -89,11 +96,8 @@ class CacheStore:
         cache = capture(self.editor, template.for_editor(), template.typical_requests())
         geometry = geometry_of(cache)
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.importance_path(template)
-        partial = path.with_suffix(".partial")
-        with partial.open("wb") as file:
+        with replacing(self.importance_path(template)) as file:
             np.save(file, cache.importance)
-        partial.replace(path)
         total = geometry.shards * len(CODECS)
         for number, name in enumerate(CODECS):
             codec = new_codec(name)

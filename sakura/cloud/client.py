@@ -31,10 +31,10 @@ from sakura.cloud.protocol import (
     decode_from_cloud,
     encode,
 )
+from sakura.cloud.source import Arrival, ShardDamagedError, SourceLostError
 from sakura.codec.interface import Representation
 from sakura.errors import UserError
 from sakura.network.trace import Trace
-from sakura.runtime.source import Arrival, ShardDamagedError, SourceLostError
 
 ANSWER_TIMEOUT_S = 10.0
 BUILD_TIMEOUT_S = 300.0
@@ -191,7 +191,7 @@ class CloudClient:
 
 
 class CloudStream:
-    """A :class:`~sakura.runtime.source.ShardSource` on a cloud connection."""
+    """A :class:`~sakura.cloud.source.ShardSource` on a cloud connection."""
 
     def __init__(self, client: CloudClient, number: int) -> None:
         self.number = number

@@ -53,6 +53,7 @@ log = logging.getLogger(__name__)
 
 MAX_STREAMS = 8
 MAX_LINKS = 256
+MAX_TASKS = 64
 MAX_QUEUED_FETCHES = 256
 MAX_OFFSET_S = 1_000_000
 LINK_QUEUE_BYTES = 2 * PIECE_BYTES
@@ -162,6 +163,7 @@ class CloudServer:
             max_size=MAX_MESSAGE_BYTES,
             max_queue=64,
             compression=None,
+            origins=[None],  # devices send none; a page of another site would
         )
         self.port = next(iter(self._server.sockets)).getsockname()[1]
         return self
@@ -184,12 +186,15 @@ class CloudServer:
         """The template's container, built in a thread if it is missing. Raises UserError."""
         if codec not in CODECS:
             raise UserError(f"There is no codec {codec!r}; this cloud has {', '.join(CODECS)}.")
+        template = self.templates.get(template_id)
+        known = self.store.opened(template, codec)
+        if known:
+            return known
         loop = asyncio.get_running_loop()
 
         def report(done: float) -> None:
             loop.call_soon_threadsafe(progress, done)
 
-        template = self.templates.get(template_id)
         return await loop.run_in_executor(self._builder, self.store.get, template, codec, report)
 
     async def importance(self, template_id: str) -> np.ndarray:
@@ -248,6 +253,8 @@ class _Session:
         self.cloud, self.connection = cloud, connection
         self.streams: dict[int, _Stream] = {}
         self.tasks: set[asyncio.Task[None]] = set()
+        self.greeted = False
+        self.crossing = 0  # messages on the emulated way to the cloud
 
     async def send(self, message: FromCloud) -> None:
         await self.connection.send(encode(message))
@@ -263,8 +270,15 @@ class _Session:
             await self._handle(message)
 
     async def _handle(self, message: object) -> None:
+        if not self.greeted and not isinstance(message, Hello):
+            await self.send(Refused("hello", "The first message must be hello."))
+            return
+        if len(self.tasks) >= MAX_TASKS or self.crossing >= MAX_QUEUED_FETCHES:
+            await self.send(Refused("", "Too much was asked at once; wait for answers before asking more."))
+            return
         match message:
             case Hello():
+                self.greeted = True
                 if message.version == VERSION:
                     await self.send(Welcome(VERSION, self.cloud.store.editor.fingerprint))
                     return
@@ -294,7 +308,12 @@ class _Session:
         if known is None:
             self._spawn(self.send(Refused(f"stream {stream}", f"Stream {stream} is not open.")))
             return
-        asyncio.get_running_loop().call_later(known.uplink_delay_s, act)
+        self.crossing += 1
+        asyncio.get_running_loop().call_later(known.uplink_delay_s, self._arrive, act)
+
+    def _arrive(self, act: Callable[[], None]) -> None:
+        self.crossing -= 1
+        act()
 
     def _fetch(self, message: Fetch) -> None:
         stream = self.streams.get(message.stream)

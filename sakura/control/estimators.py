@@ -92,7 +92,8 @@ class DiscountedEstimator:
     def add(self, sample: Sample) -> None:
         rate = sample.rate_mbps
         if sample.quick:
-            self._average = self._last = max(self._base(), min(rate, GROWTH * self._base()))
+            raised = min(rate, GROWTH * self._base())
+            self._average, self._last = max(self._average, raised), max(self._last, raised)
             return
         if self._weight:
             late = rate < self.predict_mbps()

@@ -16,9 +16,9 @@ from sakura.events import (
 PROCESS = 1
 TRACKS = {"receive": 1, "reconstruct": 2, "execute": 3, "wait": 4}
 TRACK_NAMES = {
-    "receive": "Receive (CPU)",
-    "reconstruct": "Reconstruct (GPU)",
-    "execute": "Execute (NPU)",
+    "receive": "Receive",
+    "reconstruct": "Reconstruct",
+    "execute": "Execute",
     "wait": "Waiting for the network",
 }
 

@@ -12,6 +12,7 @@ from sakura.backbone.inputs import Request
 from sakura.cache.geometry import CacheGeometry
 from sakura.cloud.client import CloudClient
 from sakura.cloud.protocol import Description
+from sakura.cloud.source import NoSource, ShardDamagedError, ShardSource, SourceLostError
 from sakura.codec import new_codec
 from sakura.codec.uncompressed import FULL
 from sakura.control.controllers import BudgetController, Controller, DeadlineController
@@ -21,7 +22,6 @@ from sakura.events import EventSink, RunFinished, RunStarted, System
 from sakura.pictures import from_png, to_png
 from sakura.runtime.engine import ShardKv, TorchEngine, TorchEngineRun
 from sakura.runtime.pipeline import Outcome, Pipeline, Profile, RunClock, edit_with_resident_cache, edit_without_cache
-from sakura.runtime.source import NoSource, ShardDamagedError, ShardSource, SourceLostError
 from sakura.templates import TemplateAssets
 
 CODEC_OF_SYSTEM: dict[System, str] = {"sakura": "sakura", "full_cache": "uncompressed"}
@@ -86,7 +86,7 @@ class Device:
         self.engine = TorchEngine(editor)
         self._cloud: CloudClient | None = None
         self._cloud_url = ""
-        self._prepared: dict[str, PreparedTemplate] = {}
+        self._prepared: dict[tuple[str, str], PreparedTemplate] = {}
         self._last_estimator: Estimator = DiscountedEstimator()
         self._resident: tuple[str, list[ShardKv]] | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -110,7 +110,7 @@ class Device:
         self, template_id: str, cloud_url: str, progress: Callable[[float], None] = lambda done: None
     ) -> PreparedTemplate:
         """Fetch a template's description and measure how fast this device edits it. Raises UserError."""
-        known = self._prepared.get(template_id)
+        known = self._prepared.get((cloud_url, template_id))
         if known:
             return known
         cloud = await self.connect(cloud_url)
@@ -126,8 +126,8 @@ class Device:
         self._check(description, assets)
         async with self._one_at_a_time:
             profile = await self._measure(assets, description.geometry)
-        self._prepared[template_id] = PreparedTemplate(assets, description.geometry, description, profile)
-        return self._prepared[template_id]
+        self._prepared[cloud_url, template_id] = PreparedTemplate(assets, description.geometry, description, profile)
+        return self._prepared[cloud_url, template_id]
 
     def _check(self, description: Description, assets: TemplateAssets) -> None:
         """Refuse a cache that is not of this model, this template and this device's token layout."""
@@ -139,6 +139,12 @@ class Device:
         expected = (self.editor.steps, runner.blocks, len(layout.reusable), runner.heads * runner.head_dim)
         if (geometry.steps, geometry.blocks, geometry.rows, geometry.columns) != expected:
             raise UserError(f"The cache of {assets.template_id!r} has a shape that this device's model cannot use.")
+        for codec in CODEC_OF_SYSTEM.values():
+            rungs = description.rungs.get(codec, [])
+            if len(rungs) != geometry.shards or not all(rungs):
+                raise UserError(
+                    f"The cloud offers no complete {codec} cache of {assets.template_id!r}; build it again."
+                )
 
     async def _measure(self, assets: TemplateAssets, geometry: CacheGeometry) -> Profile:
         """Time one step with an empty cache and one without; the first pass of each only warms up."""
@@ -161,10 +167,6 @@ class Device:
                     await run.execute(shard, kv)
                 times.append(time.perf_counter() - start)
         return Profile(min(steps["active"]), min(steps["full"]), reconstruct_s)
-
-    def forget_templates(self) -> None:
-        """Ask for descriptions anew (the cloud's templates may have changed)."""
-        self._prepared.clear()
 
     async def run(
         self, job: Job, cloud_url: str, emit: EventSink, progress: Callable[[float], None] = lambda done: None
@@ -262,7 +264,7 @@ class Device:
                 source=source,
                 run=self.engine.start(prepared.assets.for_editor(), request, prepared.geometry, new_codec(codec_name)),
                 controller=controller,
-                estimator=self._estimator(),
+                estimator=self._estimator(job.system),
                 profile=prepared.profile,
                 rtt_s=job.rtt_s,
                 clock=clock,
@@ -273,8 +275,10 @@ class Device:
         finally:
             await source.close()
 
-    def _estimator(self) -> Estimator:
-        """A new estimator that starts from what the last edit over the network learned."""
+    def _estimator(self, system: System) -> Estimator:
+        """A new estimator. SAKURA's starts from what its last edit learned of the network; others leave no trace."""
+        if system != "sakura":
+            return DiscountedEstimator()
         prior_mbps = min(MAX_PRIOR_MBPS, self._last_estimator.predict_mbps())
         self._last_estimator = DiscountedEstimator(prior_mbps)
         return self._last_estimator

@@ -5,14 +5,15 @@ the event loop that it runs in.
 """
 
 import asyncio
-import contextlib
 import dataclasses
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
 import numpy as np
 
 from sakura.cache.geometry import CacheGeometry
+from sakura.cloud.source import Arrival, ShardDamagedError, ShardSource, SourceLostError
 from sakura.codec.interface import Rung
 from sakura.control.controllers import Controller, Situation
 from sakura.control.estimators import Estimator, RateMeter, Sample
@@ -20,6 +21,7 @@ from sakura.events import (
     BandwidthMeasured,
     EventSink,
     FellBack,
+    Lane,
     LaneFinished,
     NetworkWait,
     RepresentationChosen,
@@ -27,8 +29,10 @@ from sakura.events import (
 )
 from sakura.pictures import to_png
 from sakura.runtime.engine import EngineRun, ShardKv, Span
-from sakura.runtime.source import Arrival, ShardDamagedError, ShardSource, SourceLostError
 
+log = logging.getLogger(__name__)
+
+# Our reading: the paper says that the transfer of later shards hides behind earlier ones, not how far ahead.
 LOOKAHEAD_SHARDS = 8
 MIN_PATIENCE_S = 0.1
 WAIT_SLICE_S = 0.02
@@ -101,7 +105,9 @@ class Pipeline:
         self.clock = clock
         self.shard_s = profile.active_step_s / geometry.shards_per_step
         loop = asyncio.get_running_loop()
-        self._ready: list[asyncio.Future[ShardKv]] = [loop.create_future() for _ in range(geometry.shards)]
+        self._ready: list[asyncio.Future[None]] = [loop.create_future() for _ in range(geometry.shards)]
+        self._kv: dict[int, ShardKv] = {}  # reconstructed, not yet handed to execution
+        self._ready_s: dict[int, float] = {}
         self._outstanding: dict[int, Rung] = {}
         self._asked_s: dict[int, float] = {}
         self._seen_bytes: dict[int, int] = {}
@@ -109,15 +115,15 @@ class Pipeline:
         self._arriving_bytes = 0
         self._refetched: set[int] = set()
         self._measured = False
-        self._executing = 0  # the first shard that is not finished
-        self._idle_since = clock.now()  # when execution ran, or will run, out of queued work
+        self._submitted = self._executed = 0  # shards given to execution, and finished by it
+        self._last_end = clock.now()  # of the execution that finished last
         self._progress = asyncio.Event()
         self.received_bytes = 0
         self.network_wait_s = 0.0
 
     async def edit(self) -> Outcome:
         """Run to the end. Raises only what the engine raises: a lost or slow network is survived on the device."""
-        receiving = [asyncio.create_task(self._request()), asyncio.create_task(self._receive())]
+        receiving = [asyncio.create_task(self._survive(work)) for work in (self._request(), self._receive())]
         try:
             fell_back = await self._execute()
             picture = await self.run.picture()
@@ -129,17 +135,24 @@ class Pipeline:
             for future in self._ready:
                 future.cancel()
 
+    async def _survive(self, work: Coroutine[object, object, None]) -> None:
+        """Run background work; whatever ends it early, the edit goes on without the cache."""
+        try:
+            await work
+        except (SourceLostError, ShardDamagedError) as error:
+            self._lose(error)
+        except Exception as error:
+            log.exception("Receiving the cache failed")
+            self._lose(SourceLostError(f"Receiving the cache failed ({type(error).__name__})"))
+
     # Receive: choose and ask ahead of execution
 
     async def _request(self) -> None:
-        try:
-            for shard in range(self.geometry.shards):
-                while shard >= self._executing + self._lookahead():
-                    self._progress.clear()
-                    await self._progress.wait()
-                await self._ask(shard)
-        except SourceLostError as error:
-            self._lose(error)
+        for shard in range(self.geometry.shards):
+            while shard >= self._executed + self._lookahead():
+                self._progress.clear()
+                await self._progress.wait()
+            await self._ask(shard)
 
     def _lookahead(self) -> int:
         """How many shards to ask for ahead of execution: few until this run has measured its network."""
@@ -181,16 +194,12 @@ class Pipeline:
         waiting_bytes = sum(rung.size_bytes for rung in self._outstanding.values()) - self._arriving_bytes
         link_free = now + 8e-6 * waiting_bytes / predicted_mbps
         link_free = max(link_free, now + self.rtt_s)
-        start = max(self._idle_since, now)
-        if self._queued() == 0 and shard > 0:
+        start = max(now, self._last_end + (self._submitted - self._executed) * self.shard_s)
+        if self._submitted == 0 and shard > 0:
             # Execution begins when the first shard is there, which nothing can hide.
             start = max(start, link_free)
-        needed = start + (shard - self._queued()) * self.shard_s
+        needed = start + (shard - self._submitted) * self.shard_s
         return needed - self.profile.reconstruct_s - link_free
-
-    def _queued(self) -> int:
-        """The first shard that execution has not been given yet."""
-        return next((s for s, future in enumerate(self._ready) if not future.done()), self.geometry.shards)
 
     async def _receive(self) -> None:
         previous_s = 0.0  # when the previous message arrived
@@ -201,18 +210,14 @@ class Pipeline:
                 if arrival.shard not in self._outstanding:
                     continue
                 self._measure(arrival, previous_s)
+                previous_s = arrival.finished_s
+                self._arriving_bytes = 0 if arrival.complete else arrival.wire_bytes
                 if arrival.complete:
-                    self._arriving_bytes = 0
                     del self._outstanding[arrival.shard]
-                    self._finish_receiving(arrival)
-                    task = asyncio.create_task(self._reconstruct(arrival))
+                    self._tell_received(arrival)
+                    task = asyncio.create_task(self._survive(self._reconstruct(arrival)))
                     reconstructing.add(task)
                     task.add_done_callback(reconstructing.discard)
-                else:
-                    self._arriving_bytes = arrival.wire_bytes
-                previous_s = arrival.finished_s
-        except (SourceLostError, ShardDamagedError) as error:
-            self._lose(error)
         finally:
             for task in reconstructing:
                 task.cancel()
@@ -226,6 +231,7 @@ class Pipeline:
             self._take_sample(arrival, self._meter.arrived(arrival.started_s, 0, after_pause=after_pause))
         size_bytes = arrival.wire_bytes - self._seen_bytes[arrival.shard]
         self._seen_bytes[arrival.shard] = arrival.wire_bytes
+        self.received_bytes += size_bytes
         self._take_sample(arrival, self._meter.arrived(arrival.finished_s, size_bytes, after_pause=False))
 
     def _take_sample(self, arrival: Arrival, sample: Sample | None) -> None:
@@ -243,8 +249,7 @@ class Pipeline:
             )
         )
 
-    def _finish_receiving(self, arrival: Arrival) -> None:
-        self.received_bytes += arrival.wire_bytes
+    def _tell_received(self, arrival: Arrival) -> None:
         self.emit(
             LaneFinished(
                 at_s=self.clock.of_loop(arrival.finished_s),
@@ -262,17 +267,16 @@ class Pipeline:
         except (ShardDamagedError, ValueError) as error:
             rung = next((r for r in self.rungs[shard] if r.representation == arrival.representation), None)
             if shard in self._refetched or rung is None:
-                self._lose(error)
-                return
+                raise ShardDamagedError(str(error)) from error
             self._refetched.add(shard)
             self._outstanding[shard] = rung
             self._seen_bytes.pop(shard, None)
-            with contextlib.suppress(SourceLostError):  # the receiver learns of it too
-                await self.source.fetch(shard, arrival.representation)
+            await self.source.fetch(shard, arrival.representation)
             return
         self._emit_lane("reconstruct", shard, span)
         if not self._ready[shard].done():
-            self._ready[shard].set_result(kv)
+            self._kv[shard], self._ready_s[shard] = kv, self.clock.now()
+            self._ready[shard].set_result(None)
 
     def _lose(self, error: Exception) -> None:
         for future in self._ready:
@@ -288,37 +292,36 @@ class Pipeline:
         try:
             for shard in range(self.geometry.shards):
                 try:
-                    kv = await self._wait_for(shard, pending)
-                except (TooSlowError, SourceLostError, ShardDamagedError, ValueError) as error:
+                    await self._wait_for(shard)
+                except (TooSlowError, SourceLostError, ShardDamagedError) as error:
                     await asyncio.gather(*pending)
                     await self._execute_locally(shard, error)
                     return True
-                arrived = self.clock.now()
-                if arrived > self._idle_since:
-                    self.network_wait_s += arrived - self._idle_since
-                    self.emit(NetworkWait(at_s=arrived, shard=shard, started_s=self._idle_since))
-                self._idle_since = max(self._idle_since, arrived) + self.shard_s
-                pending.append(asyncio.create_task(self._run_shard(shard, kv)))
+                self._submitted += 1
+                pending.append(asyncio.create_task(self._run_shard(shard)))
             await asyncio.gather(*pending)
             return False
         finally:
             for task in pending:
                 task.cancel()
 
-    async def _wait_for(self, shard: int, pending: Sequence[asyncio.Task[None]]) -> ShardKv:
-        """K and V of a shard. Raises TooSlowError when computing the rest on the device is the better bet."""
+    async def _wait_for(self, shard: int) -> None:
+        """Until a shard is ready. Raises TooSlowError when computing the rest on the device is the better bet."""
         while True:
             done, _ = await asyncio.wait({self._ready[shard]}, timeout=WAIT_SLICE_S)
             if done:
                 return self._ready[shard].result()
-            executing = bool(pending) and not pending[-1].done()
-            if not self.patient and not executing and self._is_too_slow(shard):
-                waited_s = self.clock.now() - self._idle_since
-                raise TooSlowError(f"The network kept the device waiting for {waited_s:.2f} s")
+            standing_still = self._submitted == self._executed
+            if standing_still and not self.patient and self._is_too_slow(shard):
+                raise TooSlowError(f"The network kept the device waiting for {self._waited_s():.2f} s")
+
+    def _waited_s(self) -> float:
+        """How long execution has stood still."""
+        return self.clock.now() - self._last_end
 
     def _is_too_slow(self, shard: int) -> bool:
         """Compare what the network still takes with what computing locally would take, as InstGenIE does for loads."""
-        waited_s = self.clock.now() - self._idle_since
+        waited_s = self._waited_s()
         steps_left = self.geometry.steps - self.geometry.step_of(shard)
         if waited_s < max(MIN_PATIENCE_S, 2 * self.rtt_s):
             return False
@@ -331,14 +334,20 @@ class Pipeline:
         network_s = self.rtt_s + 8e-6 * missing_bytes / self.estimator.predict_mbps()
         return network_s > steps_left * self.profile.full_step_s
 
-    async def _run_shard(self, shard: int, kv: ShardKv) -> None:
-        span = await self.run.execute(shard, kv)
+    async def _run_shard(self, shard: int) -> None:
+        span = await self.run.execute(shard, self._kv.pop(shard))
+        self._tell_wait(shard, self._ready_s[shard])
         self._emit_lane("execute", shard, span)
-        self._executing = shard + 1
-        behind = len([s for s in range(shard + 1, self.geometry.shards) if self._ready[s].done()])
-        self._idle_since = self.clock.of_engine(span.end) + behind * self.shard_s
+        self._executed = shard + 1
+        self._last_end = self.clock.of_engine(span.end)
         self._progress.set()
         await self._finish_step(shard)
+
+    def _tell_wait(self, shard: int, until_s: float) -> None:
+        """Record that execution stood still from its last end until then, if it did."""
+        if until_s > self._last_end:
+            self.network_wait_s += until_s - self._last_end
+            self.emit(NetworkWait(at_s=until_s, shard=shard, started_s=self._last_end))
 
     async def _finish_step(self, shard: int) -> None:
         step = self.geometry.step_of(shard)
@@ -349,23 +358,22 @@ class Pipeline:
     async def _execute_locally(self, shard: int, cause: Exception) -> None:
         """Compute the step of ``shard`` anew, and all later ones, without the cache."""
         what = str(cause).rstrip(".")
-        self.network_wait_s += max(0.0, self.clock.now() - self._idle_since)
-        self.emit(NetworkWait(at_s=self.clock.now(), shard=shard, started_s=self._idle_since))
+        self._tell_wait(shard, self.clock.now())
         self.emit(
             FellBack(at_s=self.clock.now(), shard=shard, reason=f"{what}, so the device computes the rest itself.")
         )
         first = shard - shard % self.geometry.shards_per_step
         await execute_on_device(self.geometry, self.run, self.clock, self.emit, first)
 
-    def _emit_lane(self, lane: str, shard: int, span: Span) -> None:
+    def _emit_lane(self, lane: Lane, shard: int, span: Span) -> None:
         _emit_span(self.emit, self.clock, lane, shard, span, on_device=False)
 
 
-def _emit_span(emit: EventSink, clock: RunClock, lane: str, shard: int, span: Span, *, on_device: bool) -> None:
+def _emit_span(emit: EventSink, clock: RunClock, lane: Lane, shard: int, span: Span, *, on_device: bool) -> None:
     emit(
         LaneFinished(
             at_s=clock.of_engine(span.end),
-            lane="execute" if lane == "execute" else "reconstruct",
+            lane=lane,
             shard=shard,
             started_s=clock.of_engine(span.start),
             on_device=on_device,

@@ -21,6 +21,7 @@ from sakura.cloud.protocol import (
     VERSION,
     Cancel,
     CloseStream,
+    Describe,
     EmulateLink,
     Fetch,
     FromCloud,
@@ -37,12 +38,12 @@ from sakura.cloud.protocol import (
     encode,
 )
 from sakura.cloud.server import MAX_STREAMS, CloudServer
+from sakura.cloud.source import Arrival, SourceLostError
 from sakura.codec import CODECS, new_codec
 from sakura.codec.interface import Representation
 from sakura.errors import UserError
 from sakura.network.library import constant_trace
 from sakura.network.trace import Trace, checked_trace
-from sakura.runtime.source import Arrival, SourceLostError
 from sakura.templates import TemplateLibrary
 
 FULL = Representation(0, 16, 16)
@@ -75,8 +76,11 @@ async def client_of(cloud: CloudServer, model: str = "tiny") -> AsyncIterator[Cl
 
 
 @contextlib.asynccontextmanager
-async def raw_connection(cloud: CloudServer) -> AsyncIterator[ClientConnection]:
+async def raw_connection(cloud: CloudServer, *, greet: bool = True) -> AsyncIterator[ClientConnection]:
     async with connect(url_of(cloud), compression=None, proxy=None) as connection:
+        if greet:
+            await say(connection, Hello(VERSION, ""))
+            await hear(connection)
         yield connection
 
 
@@ -203,6 +207,19 @@ def test_what_is_unknown_is_refused_and_the_connection_stays(play: Play) -> None
     play(scenario)
 
 
+def test_nothing_is_served_before_hello(store: CacheStore, shipped: TemplateLibrary) -> None:
+    async def scenario() -> None:
+        async with (
+            asyncio.timeout(60),
+            cloud_of(store, shipped) as cloud,
+            raw_connection(cloud, greet=False) as connection,
+        ):
+            await say(connection, Describe("face-bob"))
+            assert await hear(connection) == Refused("hello", "The first message must be hello.")
+
+    asyncio.run(scenario())
+
+
 def test_streams_are_bounded_and_numbers_unique(play: Play) -> None:
     async def scenario(cloud: CloudServer) -> None:
         async with raw_connection(cloud) as connection:
@@ -288,7 +305,7 @@ def test_client_survives_a_cloud_that_talks_nonsense() -> None:
 
 def test_other_versions_and_models_are_refused(play: Play) -> None:
     async def scenario(cloud: CloudServer) -> None:
-        async with raw_connection(cloud) as connection:
+        async with raw_connection(cloud, greet=False) as connection:
             await say(connection, Hello(VERSION + 1, "tiny"))
             refusal = await hear(connection)
             assert isinstance(refusal, Refused)
