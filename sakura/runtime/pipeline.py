@@ -134,6 +134,7 @@ class Pipeline:
             await asyncio.gather(*receiving, return_exceptions=True)
             for future in self._ready:
                 future.cancel()
+            self._kv.clear()
 
     async def _survive(self, work: Coroutine[object, object, None]) -> None:
         """Run background work; whatever ends it early, the edit goes on without the cache."""

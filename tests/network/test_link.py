@@ -1,12 +1,12 @@
 import asyncio
 import contextlib
-import selectors
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import numpy as np
 import pytest
+from clocks import bounded, run
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 
@@ -30,39 +30,6 @@ class Receiver:
         async with asyncio.timeout(5):
             while len(self.messages) < count:
                 await asyncio.sleep(0.001)
-
-
-class ClockedSelector(selectors.DefaultSelector):
-    """Passes waiting time at once; ``now_s`` says how late it would be."""
-
-    now_s = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        assert timeout is not None, "every task waits for another one"
-        self.now_s += timeout
-        return super().select(0)
-
-
-class ClockedLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time is exact, and passes only while all tasks wait."""
-
-    def __init__(self) -> None:
-        self._clock = ClockedSelector()
-        super().__init__(self._clock)
-
-    def time(self) -> float:
-        return self._clock.now_s
-
-
-async def bounded(work: Coroutine[Any, Any, None]) -> None:
-    async with asyncio.timeout(20):
-        await work
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run on the exact clock."""
-    with asyncio.Runner(loop_factory=ClockedLoop) as runner:
-        runner.run(bounded(work))
 
 
 def run_in_real_time(work: Callable[[], Coroutine[Any, Any, None]], tries: int = 5) -> None:
