@@ -220,7 +220,7 @@ def test_patient_run_waits_for_a_slow_network() -> None:
 
 
 def test_received_bytes_count_what_was_cut_off_too() -> None:
-    told = edit(0.21)
+    told = edit(0.055)
     assert told.outcome.fell_back
     whole = sum(event.received_bytes for event in told.lane("receive"))
     assert whole < told.outcome.received_bytes < whole + SIZES[0]
