@@ -280,7 +280,7 @@ def _to_user_mask(mask: np.ndarray, name: str, notes: list[str]) -> UserMask:
         raise UserError(f"{name} marks nothing to edit; paint the region to edit in white.")
     if share == 1:
         notes.append(
-            f"{name} covers the whole picture: nothing can be reused or streamed, so all is computed on the device."
+            f"{name} covers the whole picture: nothing can be reused of it, so the device computes nearly all itself."
         )
     elif share > LARGE_SHARE:
         notes.append(

@@ -97,7 +97,7 @@ def action() -> gr.HTML:
 
 
 def privacy_note() -> gr.HTML:
-    words = "Your picture stays on the device. The cloud learns only which template you chose."
+    words = "Your picture goes to your device only. The cloud learns only which template you chose."
     return gr.HTML(
         f'<div class="note">{LOCK}<span>{words}</span></div>', apply_default_css=False, elem_classes="note-block"
     )

@@ -174,20 +174,22 @@
       $("hero-name").textContent = "Time from press to picture";
       $("second-name").textContent = "Full cache";
       $("third-name").textContent = "Compression";
-      write(last.latency_s);
+      const pressed_s = last.press_to_picture_s ?? last.latency_s;
+      const fell_back = run.events.some((event) => event.kind === "fell_back");
+      write(pressed_s);
       number("second", sakura.bytes(view.plan.full_cache_bytes));
-      number("third", last.received_bytes ? sakura.times(view.plan.full_cache_bytes / last.received_bytes) : null);
-      $("verdict").textContent = verdict(last.latency_s);
+      number("third", last.received_bytes && !fell_back ? sakura.times(view.plan.full_cache_bytes / last.received_bytes) : null);
+      $("verdict").textContent = verdict(pressed_s);
       $("quality").replaceChildren(h("p", { class: "sub" }, "Comparing the picture with the full cache."));
     }
 
-    function verdict(latency_s) {
+    function verdict(pressed_s) {
       const { system } = view;
       const { on_device_s } = view.plan;
       if (system === "on_device") return "All of it was computed on this device; nothing was received.";
       if (!on_device_s) return "";
-      const faster = on_device_s >= latency_s;
-      const ratio = faster ? on_device_s / latency_s : latency_s / on_device_s;
+      const faster = on_device_s >= pressed_s;
+      const ratio = faster ? on_device_s / pressed_s : pressed_s / on_device_s;
       return `${sakura.times(ratio)[0]} times ${faster ? "faster" : "slower"} than computing all of it on this device, measured at ${said(sakura.time(on_device_s))}.`;
     }
 
