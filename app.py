@@ -1,6 +1,7 @@
 """Start everything and open the page. Options come from the command line; there is no logic here."""
 
 import argparse
+import errno
 import socket
 import sys
 
@@ -12,13 +13,19 @@ def main() -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
     parser.add_argument("--port", type=int, default=7860, help="port of the page (default: 7860)")
     options = parser.parse_args()
+    if not 0 < options.port < 65536:
+        sys.exit(f"{options.port} is no port; choose one from 1 to 65535 with --port.")
     if sys.version_info < MIN_PYTHON:
         sys.exit(f"SAKURA needs Python {MIN_PYTHON[0]}.{MIN_PYTHON[1]} or newer; this is {sys.version.split()[0]}.")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((options.host, options.port))
-        except OSError:
+        except socket.gaierror:
+            sys.exit(f"There is no address {options.host}; use 127.0.0.1, or 0.0.0.0 for all of this machine's.")
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                sys.exit(f"{options.host}:{options.port} cannot be used ({error.strerror}); choose other ones.")
             sys.exit(
                 f"Port {options.port} of {options.host} is taken; stop what uses it, or choose another with --port."
             )
@@ -53,4 +60,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -86,6 +86,7 @@ class Hub:
             compression=None,
             ping_interval=PING_INTERVAL_S,
             ping_timeout=PING_TIMEOUT_S,
+            close_timeout=1,
             origins=[None],  # agents send none; a page of another site would
         )
         self.port = next(iter(self._server.sockets)).getsockname()[1]

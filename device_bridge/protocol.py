@@ -5,6 +5,7 @@ from typing import TypeAlias
 import msgspec
 
 from sakura.cache.geometry import CacheGeometry
+from sakura.cloud.protocol import decode_bounded
 from sakura.events import AnyEvent, System
 
 VERSION = 1
@@ -111,9 +112,9 @@ def encode(message: ToDevice | FromDevice) -> bytes:
 
 def decode_to_device(data: bytes) -> ToDevice:
     """Raises msgspec.DecodeError on anything that is not a message for a device."""
-    return _TO_DEVICE.decode(data)
+    return decode_bounded(_TO_DEVICE, data)
 
 
 def decode_from_device(data: bytes) -> FromDevice:
     """Raises msgspec.DecodeError on anything that is not a message of a device."""
-    return _FROM_DEVICE.decode(data)
+    return decode_bounded(_FROM_DEVICE, data)

@@ -52,8 +52,8 @@ def _studio() -> Iterator["Studio"]:
         studio.close()
 
 
-def _trace(name: str) -> "Trace":
-    """A shipped trace by id, a constant rate such as "30" (Mbit/s), or a file."""
+def _trace(name: str, column: str | None = None) -> "Trace":
+    """A shipped trace by id, a constant rate such as "30" (Mbit/s), or a file and the column that holds its rates."""
     from sakura.network.formats import load_trace
     from sakura.network.library import constant_trace, load_library_trace, trace_ids
 
@@ -63,7 +63,7 @@ def _trace(name: str) -> "Trace":
         return constant_trace(float(name))
     if not Path(name).exists():
         raise UserError(f"There is no trace {name!r}; use {', '.join(trace_ids())}, a number of Mbit/s, or a file.")
-    return load_trace(Path(name), Path(name).name)
+    return load_trace(Path(name), Path(name).name, column=column)
 
 
 def _write_json(path: Path | None, value: object) -> None:
@@ -81,6 +81,7 @@ def edit(
     prompt: Annotated[str, typer.Option(help="Instruction, for instruction templates.")] = "",
     system: Annotated[str, typer.Option(help="sakura, full_cache or on_device.")] = "sakura",
     trace: Annotated[str, typer.Option(help="Trace id, a number of Mbit/s, or a file.")] = "5g-static",
+    column: Annotated[str | None, typer.Option(help="Column of the trace file, where it has several.")] = None,
     rate_budget: Annotated[int | None, typer.Option("--bytes", help="Bytes to spend; automatic if absent.")] = None,
     rtt_ms: Annotated[float, typer.Option(min=0, max=5000, help="Round trip of the emulated link.")] = 20,
     offset_s: Annotated[float, typer.Option(min=0, help="Where on the trace to start.")] = 0,
@@ -108,7 +109,7 @@ def edit(
         request = EditRequest(
             template_id=template,
             system=chosen,
-            trace=_trace(trace),
+            trace=_trace(trace, column),
             reference=picture,
             prompt=prompt,
             rate_budget_bytes=rate_budget,

@@ -8,6 +8,7 @@ import collections
 import contextlib
 import dataclasses
 import logging
+import math
 import secrets
 import threading
 import time
@@ -22,7 +23,7 @@ from device_bridge.hub import ConnectedDevice, Hub
 from device_bridge.protocol import RunJob
 from sakura import prompts
 from sakura.backbone.inputs import masked_tokens
-from sakura.cloud.client import CloudClient
+from sakura.cloud.client import CloudClient, NoAnswerError
 from sakura.errors import UserError
 from sakura.events import AnyEvent, QualityMeasured, RunFailed, RunFinished, System
 from sakura.network.formats import load_trace
@@ -43,6 +44,10 @@ from sakura.templates import (
 REFERENCE_PX = 64
 SHOWN_REFERENCE_PX = 256
 DEFAULT_RTT_S = 0.02
+MAX_RTT_S = 5.0
+MAX_BUDGET_BYTES = 10**12
+ABANDONED_S = 5.0  # a run whose events nobody has asked for this long gives way to a new one
+STOP_TIMEOUT_S = 5.0
 PATCH_PX = 8
 MAX_RUNS_KEPT = 64
 CALL_TIMEOUT_S = 330.0
@@ -117,7 +122,7 @@ class _Run:
         self.over = False  # no more events will come
         self.task: asyncio.Task[None] | None = None
         self.trace = request.trace
-        self.pressed_s = time.monotonic()
+        self.pressed_s = self.followed_s = time.monotonic()
         self.stopping = False
 
     def append(self, event: AnyEvent) -> None:
@@ -296,8 +301,7 @@ class Studio:
         if request.reference is not None and max(request.reference.shape) > SHOWN_REFERENCE_PX:
             # A photo of a phone has millions of pixels; what is kept of it is what people see again.
             request = dataclasses.replace(request, reference=fit_square(request.reference, SHOWN_REFERENCE_PX).pixels)
-        if request.rate_budget_bytes is not None and request.rate_budget_bytes < 1:
-            raise UserError("The bytes to spend must be a positive number; use automatic if you are not sure.")
+        _check_numbers(request)
         return self._call(self._start(template, request, words, factors, reference))
 
     def _read_request(
@@ -322,24 +326,27 @@ class Studio:
         reference: np.ndarray | None,
     ) -> str:
         device = self.hub.device(request.device_id)
-        measuring = []
+        unwanted: list[_Run] = []
         for other in self._runs.values():
             if other.device is not device or other.over:
                 continue
-            if other.active:
+            if other.active and time.monotonic() - other.followed_s < ABANDONED_S:
                 raise UserError(f"{device.name} is busy with another edit; wait until it is done, or stop it.")
-            measuring.append(other.task)
+            # Scores that are still being measured, or an edit that nobody looks at, matter less than a new one.
+            unwanted.append(other)
         run = _Run(secrets.token_urlsafe(8), request, device)
         with self._runs_lock:
             self._runs[run.run_id] = run
             over = [run_id for run_id, other in self._runs.items() if other.over]
             for run_id in over[: max(0, len(self._runs) - MAX_RUNS_KEPT)]:
                 del self._runs[run_id]
-        # Scores that are still being measured matter less than the new edit.
-        for task in measuring:
-            if task:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        for other in unwanted:
+            if other.active:
+                await self.hub.stop(device, other.run_id)
+            elif other.task:
+                other.task.cancel()
+            if other.task:
+                await asyncio.wait({other.task}, timeout=STOP_TIMEOUT_S)
         job = RunJob(
             run_id=run.run_id,
             template_id=template.template_id,
@@ -391,10 +398,9 @@ class Studio:
         request = run.request
         try:
             cloud = await self._cloud_client()
-        except UserError as error:
-            log.warning("%s", error)
-        else:
             await cloud.emulate_link(run.run_id, run.trace, request.rtt_s, request.trace_offset_s)
+        except NoAnswerError as error:
+            log.warning("%s", error)
 
     async def _measure(
         self, run: _Run, job: RunJob, picture: np.ndarray, mask: np.ndarray, truth: np.ndarray | None
@@ -439,6 +445,7 @@ class Studio:
     def events(self, run_id: str, cursor: int, timeout_s: float) -> list[AnyEvent]:
         """Events from number ``cursor`` on; waits up to ``timeout_s`` for one. Raises UserError on an unknown run."""
         run = self._find(run_id)
+        run.followed_s = time.monotonic()
         with run.changed:
             run.changed.wait_for(lambda: len(run.events) > cursor or run.over, timeout_s)
             return run.events[cursor:]
@@ -469,6 +476,21 @@ class Studio:
             if run_id in self._runs:
                 return self._runs[run_id]
         raise UserError("That edit is not known any more; press Edit to start a new one.")
+
+
+def _check_numbers(request: EditRequest) -> None:
+    """Raises UserError on a number that is out of range."""
+    budget = request.rate_budget_bytes
+    if budget is not None and not 1 <= budget <= MAX_BUDGET_BYTES:
+        raise UserError(
+            f"The bytes to spend must be from 1 to {MAX_BUDGET_BYTES:,}; use automatic if you are not sure."
+        )
+    if not (math.isfinite(request.rtt_s) and 0 <= request.rtt_s <= MAX_RTT_S):
+        raise UserError(f"The round trip must be from 0 to {MAX_RTT_S:.0f} s.")
+    if not (math.isfinite(request.trace_offset_s) and 0 <= request.trace_offset_s <= 1e6):
+        raise UserError("The trace can start at 0 to 1,000,000 s; it repeats when it ends.")
+    if not 0 <= request.seed < 2**32:
+        raise UserError("The seed must be from 0 to 4,294,967,295.")
 
 
 def _find_reference(task: Task, picture: np.ndarray) -> ReferencePicture | None:

@@ -109,7 +109,15 @@ def load_template(folder: Path) -> TemplateAssets:
             mask=mask,
             person=_portrait(person) if person else None,
         )
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (
+        OSError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+        Image.DecompressionBombError,
+    ) as error:
         raise UserError(f"The template in {folder} cannot be read ({error}); restore or remove it.") from error
 
 
@@ -148,7 +156,13 @@ def add_own_template(title: str, subject: Subject, picture: np.ndarray, mask: np
         raise UserError("Nothing of the mask is left after cropping the picture to a square; mark its middle part.")
     digest = hashlib.sha256(square.tobytes() + region.tobytes() + subject.encode()).hexdigest()[:10]
     assets = TemplateAssets(f"own-{digest}", title.strip()[:60] or "My template", subject, square, region, None)
-    save_template(assets, own_templates() / assets.template_id)
+    try:
+        save_template(assets, own_templates() / assets.template_id)
+    except OSError as error:
+        raise UserError(
+            f"The template cannot be kept in {own_templates()} ({error.strerror}); "
+            "make room there, or set SAKURA_HOME to another folder."
+        ) from error
     return assets.template_id
 
 

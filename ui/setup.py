@@ -106,7 +106,7 @@ def setup_card(
                         placeholder="Say what should change",
                         lines=1,
                         max_lines=3,
-                        max_length=200,
+                        max_length=20_000,
                         elem_id="prompt",
                         html_attributes=gr.InputHTMLAttributes(spellcheck=False, autocomplete="off"),
                     )

@@ -69,6 +69,10 @@ class CacheStore:
         """The template's container if it is open already, without waiting for another one's build."""
         return self._open.get(self.path(template, new_codec(codec_name)))
 
+    def forget(self, container: Container) -> None:
+        """Do not serve this container any more: the next ``get`` verifies the file and builds it anew if it must."""
+        self._open = {path: known for path, known in self._open.items() if known is not container}
+
     def importance(self, template: TemplateAssets) -> np.ndarray:
         """Importance of each captured request: float32 (requests, steps, blocks, reusable). Blocks like ``get``."""
         path = self.importance_path(template)

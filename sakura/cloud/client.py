@@ -38,7 +38,13 @@ from sakura.network.trace import Trace
 
 ANSWER_TIMEOUT_S = 10.0
 BUILD_TIMEOUT_S = 300.0
+LINK_TIMEOUT_S = 3.0
+MAX_LINK_ROWS = 20_000
 LOST = "The connection to the cloud was lost."
+
+
+class NoAnswerError(UserError):
+    """The cloud cannot be reached, or does not answer."""
 
 
 class CloudClient:
@@ -58,9 +64,11 @@ class CloudClient:
     async def connect(cls, url: str, model: str) -> "CloudClient":
         """Connect and check that both sides speak the same version about the same model. Raises UserError."""
         try:
-            connection = await connect(url, max_size=MAX_MESSAGE_BYTES, max_queue=256, compression=None, proxy=None)
+            connection = await connect(
+                url, max_size=MAX_MESSAGE_BYTES, max_queue=256, compression=None, proxy=None, open_timeout=5
+            )
         except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
-            raise UserError(f"No cloud answers at {url} ({error}); start it, or correct the address.") from error
+            raise NoAnswerError(f"No cloud answers at {url} ({error}); start it, or correct the address.") from error
         client = cls(connection)
         try:
             welcome = await client._ask("hello", Hello(VERSION, model))
@@ -99,8 +107,10 @@ class CloudClient:
 
     async def emulate_link(self, link_id: str, trace: Trace, rtt_s: float, offset_s: float) -> None:
         """Declare an emulated link in the cloud, or change it. Raises UserError."""
-        edges, rates = trace.edges_s.tolist(), trace.rates_mbps.tolist()
-        await self._ask(f"link {link_id}", EmulateLink(link_id, trace.title, edges, rates, rtt_s, offset_s))
+        sent = trace.coarsened(MAX_LINK_ROWS)
+        edges, rates = sent.edges_s.tolist(), sent.rates_mbps.tolist()
+        link = EmulateLink(link_id, trace.title, edges, rates, rtt_s, offset_s)
+        await self._ask(f"link {link_id}", link, LINK_TIMEOUT_S)
 
     async def open_stream(self, template_id: str, codec: str, link_id: str | None) -> "CloudStream":
         """A stream of a template's shards. Raises SourceLostError."""
@@ -131,9 +141,9 @@ class CloudClient:
             await self.send(message)
             return await asyncio.wait_for(future, timeout_s)
         except SourceLostError as error:
-            raise UserError(f"{error} Start the cloud again and repeat.") from error
+            raise NoAnswerError(f"{error} Start the cloud again and repeat.") from error
         except TimeoutError as error:
-            raise UserError(
+            raise NoAnswerError(
                 f"The cloud did not answer within {timeout_s:.0f} s; look at its log, then repeat."
             ) from error
         finally:
@@ -152,7 +162,7 @@ class CloudClient:
             for stream in self._streams.values():
                 stream.fail(LOST)
             for about in self._waiting:
-                self._answer(about, UserError(f"{LOST} Start the cloud again and repeat."))
+                self._answer(about, NoAnswerError(f"{LOST} Start the cloud again and repeat."))
             with contextlib.suppress(Exception):
                 await self._connection.close()
 
@@ -221,7 +231,7 @@ class CloudStream:
             await self._client.send(CloseStream(self.number))
 
     def fail(self, reason: str) -> None:
-        self._failure = reason
+        self._failure = self._failure or reason  # what came first is the cause
         self._news.put_nowait(None)
 
     def take(self, message: ShardHeader | Piece, wire_bytes: int) -> None:

@@ -3,13 +3,15 @@
 The cloud learns template ids, representations and network settings; no message has room for a picture or a prompt.
 """
 
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
 from sakura.cache.geometry import CacheGeometry
 from sakura.codec.interface import Representation, Rung
 from sakura.portraits.tasks import Subject
+
+T = TypeVar("T")
 
 VERSION = 1
 PIECE_BYTES = 16 * 1024
@@ -167,15 +169,23 @@ _TO_CLOUD = msgspec.msgpack.Decoder(ToCloud)
 _FROM_CLOUD = msgspec.msgpack.Decoder(FromCloud)
 
 
+def decode_bounded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+    """Decode, and refuse what is nested too deeply like anything else that is no message."""
+    try:
+        return decoder.decode(data)
+    except RecursionError as error:
+        raise msgspec.DecodeError("nested too deeply") from error
+
+
 def encode(message: ToCloud | FromCloud) -> bytes:
     return _ENCODER.encode(message)
 
 
 def decode_to_cloud(data: bytes) -> ToCloud:
     """Raises msgspec.DecodeError on anything that is not a message for the cloud."""
-    return _TO_CLOUD.decode(data)
+    return decode_bounded(_TO_CLOUD, data)
 
 
 def decode_from_cloud(data: bytes) -> FromCloud:
     """Raises msgspec.DecodeError on anything that is not a message of the cloud."""
-    return _FROM_CLOUD.decode(data)
+    return decode_bounded(_FROM_CLOUD, data)

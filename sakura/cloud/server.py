@@ -77,8 +77,16 @@ class _Link:
 class _Stream:
     """One device fetching shards of one container, in the order asked, through its link if it has one."""
 
-    def __init__(self, number: int, container: Container, link: _Link | None, send: Send) -> None:
+    def __init__(
+        self,
+        number: int,
+        container: Container,
+        link: _Link | None,
+        send: Send,
+        damaged: Callable[[Container], None],
+    ) -> None:
         self.number, self.container, self.link = number, container, link
+        self._damaged = damaged
         self.codec = new_codec(container.index.codec)
         self.fetches: asyncio.Queue[Fetch] = asyncio.Queue(MAX_QUEUED_FETCHES)
         self.cancelled: set[int] = set()
@@ -113,6 +121,7 @@ class _Stream:
         try:
             data = b"".join(self.container.read_segment(fetch.shard, segment) for segment in ids)
         except ContainerError as error:
+            self._damaged(self.container)
             await self._pass(Refused(f"stream {self.number}", str(error)))
             return
         await self._pass(
@@ -195,7 +204,13 @@ class CloudServer:
         def report(done: float) -> None:
             loop.call_soon_threadsafe(progress, done)
 
-        return await loop.run_in_executor(self._builder, self.store.get, template, codec, report)
+        try:
+            return await loop.run_in_executor(self._builder, self.store.get, template, codec, report)
+        except OSError as error:
+            raise UserError(
+                f"The cloud cannot keep caches in {self.store.folder} ({error.strerror}); "
+                "make room there, or set SAKURA_HOME to another folder."
+            ) from error
 
     async def importance(self, template_id: str) -> np.ndarray:
         """Importance of the template's tokens, float32 (requests, steps, blocks, tokens). Raises UserError."""
@@ -369,7 +384,8 @@ class _Session:
         link = self.cloud.link(message.link_id) if message.link_id is not None else None
         if message.stream in self.streams:
             raise UserError(f"Stream {message.stream} is open already.")
-        self.streams[message.stream] = _Stream(message.stream, container, link, self.connection.send)
+        damaged = self.cloud.store.forget
+        self.streams[message.stream] = _Stream(message.stream, container, link, self.connection.send, damaged)
 
     def _spawn(self, work: Awaitable[None]) -> None:
         async def quietly() -> None:

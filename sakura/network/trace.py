@@ -1,7 +1,7 @@
 """A bandwidth trace: how many megabits a second a link carries, as a function of time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -76,6 +76,14 @@ class Trace:
         begun = float(self.rates_mbps[piece]) * (within_s - float(self.edges_s[piece])) * BYTES_PER_MEGABIT
         return periods * float(self._cumulative_bytes[-1]) + float(self._cumulative_bytes[piece]) + begun
 
+    def coarsened(self, max_rows: int) -> "Trace":
+        """This trace in at most ``max_rows`` pieces; a longer one in pieces of equal length, with the same bytes."""
+        if len(self.rates_mbps) <= max_rows:
+            return self
+        edges_s = np.linspace(0, self.duration_s, max_rows + 1)
+        carried = np.interp(edges_s, self.edges_s, self._cumulative_bytes)
+        return replace(self, edges_s=edges_s, rates_mbps=np.diff(carried) / np.diff(edges_s) / BYTES_PER_MEGABIT)
+
     def rate_mbps_at(self, t_s: float) -> float:
         """Rate at ``t_s``; at an edge, the rate that begins there."""
         return float(self.rates_mbps[self._piece_at(t_s % self.duration_s)])
@@ -142,6 +150,8 @@ def checked_trace(
     """
     edges = np.array(edges_s, dtype=np.float64)
     rates = np.array(rates_mbps, dtype=np.float64)
+    if len(edges) != len(rates) + 1:
+        raise UserError(f"{name} has {len(edges)} times for {len(rates)} rates: give one time more than rates.")
     if len(rates) == 0:
         raise UserError(f"{name} holds no rates: add at least one line with a time and a rate.")
 

@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 LOOKAHEAD_SHARDS = 8
 MIN_PATIENCE_S = 0.1
 WAIT_SLICE_S = 0.02
+PATIENCE_S = 60.0  # for one shard, where waiting is the point
 
 
 class TooSlowError(Exception):
@@ -81,7 +82,7 @@ class RunClock:
 class Pipeline:
     """One edit with a streamed cache.
 
-    ``patient`` never gives up on a slow network (the full cache as a baseline); it still does on a lost one.
+    ``patient`` does not give up on a slow network (the full cache as a baseline), only on a dead one.
     """
 
     def __init__(
@@ -313,7 +314,7 @@ class Pipeline:
             if done:
                 return self._ready[shard].result()
             standing_still = self._submitted == self._executed
-            if standing_still and not self.patient and self._is_too_slow(shard):
+            if standing_still and self._is_too_slow(shard):
                 raise TooSlowError(f"The network kept the device waiting for {self._waited_s():.2f} s")
 
     def _waited_s(self) -> float:
@@ -323,6 +324,8 @@ class Pipeline:
     def _is_too_slow(self, shard: int) -> bool:
         """Compare what the network still takes with what computing locally would take, as InstGenIE does for loads."""
         waited_s = self._waited_s()
+        if self.patient:
+            return waited_s > PATIENCE_S
         steps_left = self.geometry.steps - self.geometry.step_of(shard)
         if waited_s < max(MIN_PATIENCE_S, 2 * self.rtt_s):
             return False
