@@ -129,6 +129,17 @@ def test_a_reload_during_a_run_shows_it_again(page: Page, demo_url: str) -> None
     expect(page.locator('.drawing [data-lane="execute"]')).not_to_have_count(0)
 
 
+def test_a_reload_of_a_finished_run_shows_how_good_it_is(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    press_edit(page)
+    expect_finished(page)
+    expect(page.locator("[data-part=quality] table")).to_be_visible()
+    page.reload()
+    expect_finished(page)
+    expect(page.locator("[data-part=quality] table")).to_be_visible()
+    expect(page.get_by_text("Comparing the picture")).to_have_count(0)
+
+
 def test_a_second_page_shows_the_same_run(page: Page, demo_url: str) -> None:
     open_page(page, demo_url)
     press_edit(page)

@@ -180,7 +180,10 @@
       number("second", sakura.bytes(view.plan.full_cache_bytes));
       number("third", last.received_bytes && !fell_back ? sakura.times(view.plan.full_cache_bytes / last.received_bytes) : null);
       $("verdict").textContent = verdict(pressed_s);
-      $("quality").replaceChildren(h("p", { class: "sub" }, "Comparing the picture with the full cache."));
+      // After a reload the comparison comes in the same answer as the end of the run.
+      const measured = run.events.find((event) => event.kind === "quality_measured");
+      if (measured) showQuality(measured);
+      else $("quality").replaceChildren(h("p", { class: "sub" }, "Comparing the picture with the full cache."));
     }
 
     function verdict(pressed_s) {
