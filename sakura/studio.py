@@ -482,9 +482,7 @@ def _check_numbers(request: EditRequest) -> None:
     """Raises UserError on a number that is out of range."""
     budget = request.rate_budget_bytes
     if budget is not None and not 1 <= budget <= MAX_BUDGET_BYTES:
-        raise UserError(
-            f"The bytes to spend must be from 1 to {MAX_BUDGET_BYTES:,}; use automatic if you are not sure."
-        )
+        raise UserError(f"The bytes to spend must be from 1 to {MAX_BUDGET_BYTES:,}; use automatic if unsure.")
     if not (math.isfinite(request.rtt_s) and 0 <= request.rtt_s <= MAX_RTT_S):
         raise UserError(f"The round trip must be from 0 to {MAX_RTT_S:.0f} s.")
     if not (math.isfinite(request.trace_offset_s) and 0 <= request.trace_offset_s <= 1e6):

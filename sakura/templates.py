@@ -36,6 +36,8 @@ PICTURE_PX = 128
 log = logging.getLogger(__name__)
 
 IMPORTANCE_REQUESTS = 4
+# What reading a broken template can raise.
+BROKEN = (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError, Image.DecompressionBombError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,15 +111,7 @@ def load_template(folder: Path) -> TemplateAssets:
             mask=mask,
             person=_portrait(person) if person else None,
         )
-    except (
-        OSError,
-        KeyError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        RecursionError,
-        Image.DecompressionBombError,
-    ) as error:
+    except BROKEN as error:
         raise UserError(f"The template in {folder} cannot be read ({error}); restore or remove it.") from error
 
 

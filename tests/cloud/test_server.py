@@ -326,6 +326,9 @@ def test_no_cloud_is_told_with_the_address(url: str) -> None:
 # Emulated links
 
 
+TRIES = 5
+
+
 def emulated(link_id: str, trace: Trace, rtt_s: float = 0.0, offset_s: float = 0.0) -> EmulateLink:
     return EmulateLink(link_id, trace.title, trace.edges_s.tolist(), trace.rates_mbps.tolist(), rtt_s, offset_s)
 
@@ -337,14 +340,20 @@ def test_emulated_link_paces_a_shard(play: Play) -> None:
             await client.describe("tiny-wear")
             for mbps, rtt_s in ((2.0, 0.0), (2.0, 0.2), (0.5, 0.0)):
                 await client.emulate_link(f"{mbps}-{rtt_s}", constant_trace(mbps), rtt_s, 0)
-                stream = await client.open_stream("tiny-wear", "uncompressed", f"{mbps}-{rtt_s}")
-                began_s = loop.time()
-                for shard in range(6):
-                    await stream.fetch(shard, FULL)
-                arrivals = [await whole(stream) for _ in range(6)]
-                expected_s = 8e-6 * sum(arrival.wire_bytes for arrival in arrivals) / mbps + rtt_s
-                assert loop.time() - began_s == pytest.approx(expected_s, rel=0.15, abs=0.05)
-                await stream.close()
+                for chance in range(TRIES):
+                    stream = await client.open_stream("tiny-wear", "uncompressed", f"{mbps}-{rtt_s}")
+                    began_s = loop.time()
+                    for shard in range(6):
+                        await stream.fetch(shard, FULL)
+                    arrivals = [await whole(stream) for _ in range(6)]
+                    took_s = loop.time() - began_s
+                    await stream.close()
+                    expected_s = 8e-6 * sum(arrival.wire_bytes for arrival in arrivals) / mbps + rtt_s
+                    assert took_s > 0.95 * expected_s
+                    # A busy machine delays some tries; a link that is too slow delays them all.
+                    if took_s < 1.15 * expected_s + 0.05:
+                        break
+                    assert chance < TRIES - 1, f"{took_s:.2f} s instead of {expected_s:.2f} s"
 
     play(scenario)
 

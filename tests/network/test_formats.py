@@ -261,7 +261,7 @@ def test_awkward_files(file: str, expected: str) -> None:
             assert trace.duration_s == pytest.approx(float(duration[1]), abs=1.01 if "to 154 s" in expected else 0.05)
         if mean := re.search(r"(?:mean|about) ([\d.]+) Mbit/s", expected):
             assert trace.mean_mbps == pytest.approx(float(mean[1]), rel=0.001)
-    assert time.monotonic() - began_s < 2
+    assert time.monotonic() - began_s < 20
 
 
 @pytest.mark.skipif(not MEASURED.exists(), reason="the measured traces are not here")
