@@ -35,6 +35,7 @@ def main() -> None:
         from sakura.studio import LocalRoles, Studio
     except ModuleNotFoundError as error:
         sys.exit(f"The package {error.name} is missing; run `make install`.")
+    print("Starting the cloud, the device and the page", flush=True)  # noqa: T201
     studio = Studio()
     try:
         with LocalRoles(studio, wait=False) as roles:
