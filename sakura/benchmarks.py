@@ -6,9 +6,9 @@ import statistics
 import time
 from collections.abc import Callable
 
-from sakura.backbone.evaluate import masked_psnr_db
 from sakura.errors import UserError
 from sakura.events import FellBack, RunFailed, RunFinished, System
+from sakura.metrics import psnr_db
 from sakura.network.trace import Trace
 from sakura.pictures import from_png
 from sakura.portraits.tasks import TASKS, Task, sample_request
@@ -103,7 +103,8 @@ def bench_edit(
             finished, press_to_picture_s, fell_back = run_once(studio, chosen)
             pictures[system] = from_png(finished.picture_png)
             full = pictures.get("full_cache")
-            psnr = masked_psnr_db(pictures[system], full, template.mask) if full is not None else None
+            mask = template.mask
+            psnr = psnr_db(pictures[system][mask], full[mask]) if full is not None else None
             measured.append(
                 Measured(
                     task,

@@ -39,16 +39,16 @@ def compare(picture: np.ndarray, reference: np.ndarray, mask: np.ndarray | None)
         )
     ssim, ssim_map = _ssim(picture, reference)
     lpips, lpips_map = _lpips(picture, reference)
-    psnr_db = _psnr_db(picture, reference)
+    whole_db = psnr_db(picture, reference)
     if mask is None:
         return QualityScores(
-            mask_psnr_db=psnr_db, mask_ssim=ssim, mask_lpips=lpips, psnr_db=psnr_db, ssim=ssim, lpips=lpips
+            mask_psnr_db=whole_db, mask_ssim=ssim, mask_lpips=lpips, psnr_db=whole_db, ssim=ssim, lpips=lpips
         )
     return QualityScores(
-        mask_psnr_db=_psnr_db(picture[mask], reference[mask]),
+        mask_psnr_db=psnr_db(picture[mask], reference[mask]),
         mask_ssim=float(ssim_map[mask].mean()),
         mask_lpips=float(lpips_map[mask].mean()),
-        psnr_db=psnr_db,
+        psnr_db=whole_db,
         ssim=ssim,
         lpips=lpips,
     )
@@ -77,7 +77,7 @@ def _check(picture: np.ndarray, reference: np.ndarray, mask: np.ndarray | None) 
         raise UserError("The mask marks no pixel, so there is no region to compare; mark the edited region.")
 
 
-def _psnr_db(picture: np.ndarray, reference: np.ndarray) -> float:
+def psnr_db(picture: np.ndarray, reference: np.ndarray) -> float:
     if np.array_equal(picture, reference):
         return MAX_PSNR_DB
     return min(MAX_PSNR_DB, float(peak_signal_noise_ratio(reference, picture, data_range=255)))

@@ -22,6 +22,7 @@ import numpy as np
 from device_bridge.hub import ConnectedDevice, Hub
 from device_bridge.protocol import RunJob
 from sakura import prompts
+from sakura.backbone.config import NanoConfig
 from sakura.backbone.inputs import masked_tokens
 from sakura.cloud.client import CloudClient, NoAnswerError
 from sakura.errors import UserError
@@ -41,14 +42,13 @@ from sakura.templates import (
     shipped_references,
 )
 
-REFERENCE_PX = 64
+CONFIG = NanoConfig()
 SHOWN_REFERENCE_PX = 256
 DEFAULT_RTT_S = 0.02
 MAX_RTT_S = 5.0
 MAX_BUDGET_BYTES = 10**12
 ABANDONED_S = 5.0  # a run whose events nobody has asked for this long gives way to a new one
 STOP_TIMEOUT_S = 5.0
-PATCH_PX = 8
 MAX_RUNS_KEPT = 64
 CALL_TIMEOUT_S = 330.0
 DEVICE_TIMEOUT_S = 120.0
@@ -274,8 +274,8 @@ class Studio:
 
         scores = self._call(ask()).mean(0)
         template = self.library.get(template_id)
-        masked = masked_tokens(template.mask, PATCH_PX)
-        rows = template.picture.shape[0] // PATCH_PX
+        masked = masked_tokens(template.mask, CONFIG.patch_px)
+        rows = template.picture.shape[0] // CONFIG.patch_px
         unmasked = np.setdiff1d(np.arange(rows * rows), masked)
         # Reusable tokens are the unmasked noisy ones, then all clean ones of the template.
         clean = scores[..., len(unmasked) :].copy()
@@ -315,7 +315,7 @@ class Studio:
             raise UserError("Choose a reference picture, or bring one of your own.")
         words = ("swap", "face") if template.task == "face_swap" else ("wear", "garment")
         shipped = _find_reference(template.task, request.reference)
-        return words, shipped.factors if shipped else None, fit_square(request.reference, REFERENCE_PX).pixels
+        return words, shipped.factors if shipped else None, fit_square(request.reference, CONFIG.reference_px).pixels
 
     async def _start(
         self,

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from sakura.backbone.config import NanoConfig
 from sakura.backbone.inputs import Request, Template
 from sakura.errors import UserError
 from sakura.pictures import fit_square, fit_square_mask
@@ -32,7 +33,7 @@ from sakura.portraits.tasks import (
 )
 from sakura.settings import SHIPPED_TEMPLATES, own_templates
 
-PICTURE_PX = 128
+PICTURE_PX = NanoConfig().picture_px
 log = logging.getLogger(__name__)
 
 IMPORTANCE_REQUESTS = 4

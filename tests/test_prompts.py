@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakura.backbone.nano import NanoConfig
+from sakura.backbone.config import NanoConfig
 from sakura.errors import UserError
 from sakura.portraits.tasks import INSTRUCTION_SUBJECTS, Subject, make_example, render_truth, sample_request
 from sakura.prompts import EXAMPLES, MAX_PROMPT_CHARACTERS, SLOTS, SYNONYMS, parse_prompt, prompt_help

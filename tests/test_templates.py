@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from worlds import tiny_template
 
-from sakura.backbone.nano import NanoConfig
+from sakura.backbone.config import NanoConfig
 from sakura.errors import UserError
 from sakura.portraits.drawing import render_mask, render_portrait
 from sakura.portraits.tasks import SUBJECT_REGIONS, TASKS, Task

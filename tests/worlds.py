@@ -9,8 +9,9 @@ import torch
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 
+from sakura.backbone.config import NanoConfig
 from sakura.backbone.editor import Editor
-from sakura.backbone.nano import NanoConfig, NanoFlux2, new_model
+from sakura.backbone.nano import NanoFlux2, new_model
 from sakura.cache.store import CacheStore
 from sakura.cloud.server import CloudServer
 from sakura.portraits.tasks import Subject

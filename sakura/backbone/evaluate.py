@@ -7,9 +7,8 @@ import numpy as np
 
 from sakura.backbone.editor import Editor, edit_on_device
 from sakura.backbone.inputs import Request, Template
+from sakura.metrics import psnr_db
 from sakura.portraits.tasks import INSTRUCTION_SUBJECTS, TASKS, Example, Subject, Task, make_example
-
-MAX_PSNR_DB = 100.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,12 +19,6 @@ class TaskScore:
     samples: int
     mask_psnr_db: float
     standard_error_db: float
-
-
-def masked_psnr_db(picture: np.ndarray, truth: np.ndarray, mask: np.ndarray) -> float:
-    """PSNR in dB over the pixels of a bool mask, of uint8 pictures, at most 100."""
-    error = np.mean((picture[mask].astype(np.float64) - truth[mask]) ** 2)
-    return float(min(MAX_PSNR_DB, 10 * np.log10(255**2 / max(error, 1e-12))))
 
 
 def held_out_example(task: Task, index: int, size: int) -> Example:
@@ -49,7 +42,7 @@ def evaluate(editor: Editor, samples: int, progress: Callable[[int], None] = lam
             example = held_out_example(task, index, editor.config.picture_px)
             template = Template(example.template, example.mask, example.request.reference is not None)
             picture = edit_on_device(editor, template, Request(example.request.words, example.request.reference))
-            values.append(masked_psnr_db(picture, example.truth, example.mask))
+            values.append(psnr_db(picture[example.mask], example.truth[example.mask]))
             done += 1
             progress(done)
         error = float(np.std(values, ddof=1) / np.sqrt(samples)) if samples > 1 else 0.0

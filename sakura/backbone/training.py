@@ -20,8 +20,9 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
+from sakura.backbone.config import NanoConfig
 from sakura.backbone.inputs import masked_tokens
-from sakura.backbone.nano import NanoConfig, NanoFlux2, new_model, save_model
+from sakura.backbone.nano import NanoFlux2, new_model, save_model
 from sakura.backbone.tokens import TokenLayout, pictures_to_patches
 from sakura.portraits.tasks import INSTRUCTION_SUBJECTS, Subject, make_example
 

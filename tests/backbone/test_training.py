@@ -11,7 +11,8 @@ import torch
 from worlds import TINY_CONFIG, TINY_PX
 
 from sakura.backbone import training
-from sakura.backbone.nano import NanoConfig, NanoFlux2, load_model, new_model
+from sakura.backbone.config import NanoConfig
+from sakura.backbone.nano import NanoFlux2, load_model, new_model
 from sakura.backbone.training import Batch, TrainingPlan, train, training_loss
 from sakura.portraits.tasks import make_example
 

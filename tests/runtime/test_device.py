@@ -45,6 +45,7 @@ from sakura.events import (
     events_from_json,
     events_to_json,
 )
+from sakura.metrics import psnr_db
 from sakura.network.library import constant_trace
 from sakura.network.trace import Trace, checked_trace
 from sakura.pictures import from_png
@@ -75,11 +76,6 @@ def inject_in_process(editor: Editor, container: Container, template: TemplateAs
         if blocks.stop == geometry.blocks:
             state.end_step()
     return state.picture()
-
-
-def masked_psnr_db(first: np.ndarray, second: np.ndarray, mask: np.ndarray) -> float:
-    error = np.square(first[mask].astype(float) - second[mask]).mean()
-    return float(10 * np.log10(255**2 / max(error, 1e-6)))
 
 
 async def run(device: Device, url: str, job: Job) -> tuple[np.ndarray, list[AnyEvent]]:
@@ -121,8 +117,8 @@ def test_every_system_edits_inside_the_mask(
             np.testing.assert_array_equal(pictures["on_device"], edit_on_device(editor, template.for_editor(), request))
             in_process = inject_in_process(editor, store.get(template, "uncompressed"), template, request)
             assert np.abs(pictures["full_cache"].astype(int) - in_process).max() <= 1
-            psnr_db = masked_psnr_db(pictures["sakura"], pictures["full_cache"], template.mask)
-            assert psnr_db > CLOSE_TO_FULL_CACHE_DB
+            close_db = psnr_db(pictures["sakura"][template.mask], pictures["full_cache"][template.mask])
+            assert close_db > CLOSE_TO_FULL_CACHE_DB
 
     asyncio.run(main())
 
