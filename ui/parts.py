@@ -127,9 +127,9 @@ PICTURES_TEMPLATE = """
             <label><span data-part="heat-block-value">Block 1</span><input type="range" min="1" max="1" value="1"
               data-part="heat-block" aria-label="Block"></label></div></div></div>
       <div class="p-edit"><div class="cap">Your edit<i data-part="state">no edit yet</i></div>
-        <div class="pic" data-part="edit"></div>
-        <div class="error" role="alert" data-part="error" hidden><span data-part="error-text"></span><button
-          type="button" class="btn small" data-part="error-close">Close</button></div></div>
+        <div class="pic-box"><div class="pic" data-part="edit"></div>
+          <div class="error" role="alert" data-part="error" hidden><span data-part="error-text"></span><button
+            type="button" class="btn small" data-part="error-close">Close</button></div></div></div>
       <div class="p-how"><div class="lab2">What will happen</div><ol class="how" data-part="how"></ol></div>
       <div class="p-hero"><div class="metric"><div class="k" data-part="hero-name"></div>
         <output class="big" data-part="time"></output></div><p class="verdict" data-part="verdict"></p></div>
@@ -142,7 +142,8 @@ PICTURES_TEMPLATE = """
         <div class="metric not-phone"><div class="k" data-part="third-name"></div><div class="v"
           data-part="third"></div></div>
         <div class="metric phone-only"><div class="k">Waiting for network</div><div class="v"
-          data-part="waiting"></div></div></div>
+          data-part="waiting"></div></div>
+        <p class="micro caption" data-part="caption" hidden></p></div>
       <div class="p-steps"><div class="lab2">The picture so far</div><div class="steps" data-part="steps"></div></div>
       <div class="p-quality" data-part="quality"></div>
     </div>

@@ -79,6 +79,10 @@
         ),
       );
       $("quality").replaceChildren();
+      const streamed = view.system !== "on_device";
+      shown("second", streamed);
+      shown("third", streamed);
+      $("caption").hidden = true;
       $("hero-name").textContent = "Time since you pressed Edit";
       $("third-name").textContent = "Waiting for network";
       $("second-name").textContent = "Uncompressed";
@@ -100,7 +104,7 @@
       }
       if (event.kind === "network_wait") {
         numbers.waited_s += event.at_s - event.started_s;
-        numbers.waits += event.shard > 0 ? 1 : 0;
+        numbers.waits += 1;
       }
       if (event.kind === "step_finished") showStep(event);
       if (event.kind === "run_finished") {
@@ -165,8 +169,8 @@
       cancelAnimationFrame(frame);
       if (!last) {
         element.firstElementChild.dataset.mode = "failed";
-        $("state").textContent = "no picture";
-        write(run.events.at(-1).at_s);
+        $("state").textContent = stopped(run.events) ? "stopped" : "no picture";
+        write(Math.max(...run.events.map((event) => event.at_s)));
         return;
       }
       element.firstElementChild.dataset.mode = "done";
@@ -175,11 +179,17 @@
       $("second-name").textContent = "Full cache";
       $("third-name").textContent = "Compression";
       const pressed_s = last.press_to_picture_s ?? last.latency_s;
-      const fell_back = run.events.some((event) => event.kind === "fell_back");
+      const fell_back = run.events.find((event) => event.kind === "fell_back");
       write(pressed_s);
       number("second", sakura.bytes(view.plan.full_cache_bytes));
-      number("third", last.received_bytes && !fell_back ? sakura.times(view.plan.full_cache_bytes / last.received_bytes) : null);
-      $("verdict").textContent = verdict(pressed_s);
+      const compressed = last.received_bytes && !fell_back;
+      shown("third", Boolean(compressed));
+      if (compressed) number("third", sakura.times(view.plan.full_cache_bytes / last.received_bytes));
+      $("verdict").textContent = fell_back?.reason ?? verdict(pressed_s);
+      // Only where even the smallest representations are more than was asked for, more is received.
+      const asked = run.events.find((event) => event.kind === "run_started")?.rate_budget_bytes;
+      $("caption").hidden = !(asked && compressed && last.received_bytes > asked);
+      $("caption").textContent = `The smallest that works for this template was ${said(sakura.bytes(last.received_bytes))}.`;
       // After a reload the comparison comes in the same answer as the end of the run.
       const measured = run.events.find((event) => event.kind === "quality_measured");
       if (measured) showQuality(measured);
@@ -193,33 +203,42 @@
       if (!on_device_s) return "";
       const faster = on_device_s >= pressed_s;
       const ratio = faster ? on_device_s / pressed_s : pressed_s / on_device_s;
+      if (ratio < 1.05) return `As fast as computing all of it on this device, measured at ${said(sakura.time(on_device_s))}.`;
       return `${sakura.times(ratio)[0]} times ${faster ? "faster" : "slower"} than computing all of it on this device, measured at ${said(sakura.time(on_device_s))}.`;
     }
 
     function showQuality(event) {
-      const rows = [];
-      const add = (name, psnr, ssim, lpips) => rows.push([name, psnr >= 100 ? "same" : psnr.toFixed(1), ssim.toFixed(3), lpips.toFixed(3)]);
+      const row = (name, psnr, ssim, lpips) => [name, psnr >= 100 ? "same" : psnr.toFixed(1), ssim.toFixed(3), lpips.toFixed(3)];
+      const groups = [];
       const full = event.against_full_cache;
       const truth = event.against_truth;
       if (full) {
-        add("Edited region", full.mask_psnr_db, full.mask_ssim, full.mask_lpips);
-        add("Whole picture", full.psnr_db, full.ssim, full.lpips);
+        groups.push(["With the full cache", [
+          row("Edited region", full.mask_psnr_db, full.mask_ssim, full.mask_lpips),
+          row("Whole picture", full.psnr_db, full.ssim, full.lpips),
+        ]]);
       }
-      if (truth) add(full ? "Edited region, against the truth" : "Edited region", truth.mask_psnr_db, truth.mask_ssim, truth.mask_lpips);
-      const title = full ? "Compared with the full cache" : "Compared with the truth";
+      if (truth) groups.push(["With the truth", [row("Edited region", truth.mask_psnr_db, truth.mask_ssim, truth.mask_lpips)]]);
       const table = h(
         "table",
-        { class: "t n" },
-        h("thead", {}, h("tr", {}, ...[title, "PSNR, dB", "SSIM", "LPIPS"].map((text) => h("th", { scope: "col" }, text)))),
-        h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((text) => h("td", {}, text))))),
+        { class: "t n", "aria-label": "The edit compared" },
+        ...groups.map(([title, rows], i) => h(
+          "tbody",
+          {},
+          h("tr", {}, h("th", { scope: "rowgroup" }, title), ...["PSNR, dB", "SSIM", "LPIPS"].map((text) => h("th", i ? {} : { scope: "col" }, i ? "" : text))),
+          ...rows.map((cells) => h("tr", {}, ...cells.map((text) => h("td", {}, text)))),
+        )),
       );
-      $("quality").replaceChildren(rows.length ? table : h("p", { class: "sub" }, "There is nothing to compare this picture with."));
+      $("quality").replaceChildren(groups.length ? table : h("p", { class: "sub" }, "There is nothing to compare this picture with."));
     }
 
     function showError(reason) {
       $("error-text").textContent = reason;
+      $("error").classList.toggle("asked", reason === sakura.STOPPED);
       $("error").hidden = false;
     }
+
+    const stopped = (events) => events.some((event) => event.kind === "run_failed" && event.reason === sakura.STOPPED);
 
     // Numbers change at most ten times a second.
     function tick(now = 0) {
@@ -237,16 +256,20 @@
       }
     }
 
+    function shown(part, on) {
+      $(part).closest(".metric").hidden = !on;
+    }
+
     function write(seconds) {
       number("time", [seconds.toFixed(2), "s"]);
-      number("received", view.system === "on_device" ? null : sakura.bytes(numbers.received));
+      number("received", view.system === "on_device" ? ["nothing", ""] : sakura.bytes(numbers.received));
       const shards = view.plan.steps * view.plan.shards_per_step;
       number("second", numbers.shards ? sakura.bytes((view.plan.full_cache_bytes * Math.min(numbers.shards, shards)) / shards) : null);
       number("third", sakura.time(numbers.waited_s));
       number("waiting", sakura.time(numbers.waited_s));
       if (view.system === "on_device") $("verdict").textContent = "Everything is computed on the device.";
-      else if (numbers.waits === 0) $("verdict").textContent = "The device has not waited for the network since the first shard.";
-      else $("verdict").textContent = `The device has waited for the network ${numbers.waits === 1 ? "once" : `${numbers.waits} times`} since the first shard.`;
+      else if (numbers.waits === 0) $("verdict").textContent = "The device has not waited for the network.";
+      else $("verdict").textContent = `The device has waited for the network ${numbers.waits === 1 ? "once" : `${numbers.waits} times`}.`;
     }
 
     // Where the attention of the edited region goes: one square a token, over the grey template.

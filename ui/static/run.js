@@ -8,7 +8,8 @@
 
   const store = {
     server: null,
-    plan: null, // what would happen with the present setup
+    plan: null, // what would happen with the present setup; `ready` once the device can begin it at once
+    brought: null, // what is brought to the edit and spent on it, as one word to compare
     run: null, // {id, view, events, now(), over}
     changed: false, // whether the setup is another than that of the finished run in view
     starting: null, // the id of the run that is followed, also before its first event
@@ -27,29 +28,29 @@
     },
 
     setPlan(plan) {
+      const same = (key) => store.plan && key(store.plan) === key(plan);
+      plan.ready = Boolean(store.plan?.ready && same((view) => view.template.id) && same((view) => view.system));
+      plan.waiting = "Getting the device ready for this template.";
       store.plan = plan;
       if (store.mode === "running") return;
       if (!store.run) store.showPlan();
       else if (plan.template.id !== store.run.view.template.id) store.leave();
-      else compare();
+      else {
+        compare();
+        prepare();
+      }
     },
 
-    // Shows what is known of the plan at once, and asks until the device has made the rest.
-    async showPlan() {
-      const plan = store.plan;
+    setBrought(brought) {
+      store.brought = brought;
+      if (store.run?.over) compare();
+    },
+
+    // Shows what is known of the plan at once, the rest when it comes.
+    showPlan() {
       setMode("plan");
-      plan.waiting = "Getting the device ready for this template.";
-      tell("plan", plan);
-      const wanted = () => store.plan === plan && store.mode === "plan";
-      while (wanted() && !plan.plan) {
-        const answer = await patiently(wanted, () => store.server.planned([plan.template.id, plan.system]));
-        if (!wanted()) return;
-        const share = Math.round(100 * (answer.progress ?? 0));
-        if (answer.plan) Object.assign(plan, { plan: answer.plan, units: answer.units });
-        else plan.waiting = answer.error || (share ? `Building this template's cache, ${share} %.` : plan.waiting);
-        tell("plan", plan);
-        if (!answer.plan) await pause(answer.error ? 3000 : 300);
-      }
+      tell("plan", store.plan);
+      prepare();
     },
 
     // Back from a finished run to the plan of the present setup.
@@ -93,6 +94,27 @@
     },
   };
 
+  // Asks until the device has made the plan of the present setup: what that takes is no part of an edit.
+  async function prepare() {
+    const plan = store.plan;
+    if (plan.asking) return;
+    plan.asking = true;
+    const wanted = () => store.plan === plan && store.mode !== "running";
+    while (wanted() && !plan.plan) {
+      tell("prepared", plan);
+      const answer = await patiently(wanted, () => store.server.planned([plan.template.id, plan.system]));
+      if (!wanted()) break;
+      plan.failed = Boolean(answer.error);
+      plan.share = Math.round(100 * (answer.progress ?? 0));
+      if (answer.plan) Object.assign(plan, { plan: answer.plan, units: answer.units, ready: true });
+      else plan.waiting = answer.error || (plan.share ? `Building this template's cache, ${plan.share} %.` : plan.waiting);
+      if (store.mode === "plan") tell("plan", plan);
+      if (!answer.plan) await pause(answer.error ? 3000 : 300);
+    }
+    plan.asking = false;
+    tell("prepared", plan);
+  }
+
   function take(run, events) {
     if (!events.length) return;
     const arrived = performance.now();
@@ -106,14 +128,16 @@
       setMode(last.kind === "run_finished" ? "done" : "failed");
       tell("over", run);
       compare();
+      if (store.plan) prepare();
     }
   }
 
-  // A result stays in view when the system or the network is chosen anew, and says that it is another one's.
+  // A result stays in view when anything but the template is chosen anew, and says that it is another one's.
   function compare() {
     const made = store.run.view;
     const traces = [made, store.plan].map((view) => JSON.stringify(view.trace));
-    const changed = store.plan.system !== made.system || traces[0] !== traces[1];
+    const brought = store.brought !== null && store.brought !== made.brought;
+    const changed = store.plan.system !== made.system || traces[0] !== traces[1] || brought;
     if (changed === store.changed) return;
     store.changed = changed;
     tell("changed", changed);
@@ -152,6 +176,7 @@
     history.replaceState(history.state, "", url);
   }
 
+  sakura.STOPPED = "You stopped this edit."; // the reason of a run that ended as it was asked to
   sakura.CHANGED = "You changed the setup; press Edit to see its result.";
   document.documentElement.dataset.mode = "plan";
   sakura.store = store;
@@ -160,6 +185,7 @@
     store.server = server;
     if (props.plan) store.setPlan(props.plan);
     watch("plan", () => store.setPlan(props.plan));
+    watch("brought", () => store.setBrought(props.brought));
     watch("started", () => props.started && store.follow(props.started.run_id));
     const asked = new URL(location).searchParams.get("run");
     if (asked) store.follow(asked);

@@ -32,7 +32,10 @@
     const $ = (name) => element.querySelector(`[data-part=${name}]`);
     const draw = () => {
       const own = props.own ? [{ id: props.own.id, src: props.own.src, alt: "Your picture" }] : [];
-      thumbs($("thumbs"), "reference", { items: [...own, ...props.items].slice(0, 4), value: props.value }, (id) => (props.value = id));
+      thumbs($("thumbs"), "reference", { items: [...own, ...props.items], value: props.value }, (id) => {
+        props.value = id;
+        trigger("select", { id });
+      });
       $("drop-words").hidden = false;
       $("drop-busy").hidden = true;
     };
@@ -125,12 +128,16 @@
 
     function draw() {
       const running = store.mode === "running";
-      const reason = running || pressed ? "" : props.blocked || (store.devices?.length === 0 ? "No device is connected; start one." : "");
+      const waits = store.plan && !store.plan.ready && !store.plan.failed;
+      const alone = store.devices?.length === 0 ? "No device is connected; start one." : "";
+      const reason = running || pressed ? "" : props.blocked || alone || (waits ? store.plan.waiting : "");
       const button = $("go");
       $("words").textContent = running && !store.run
         ? "Getting ready"
         : running ? `Editing, step ${Math.min(done + 1, steps)} of ${steps}`
-        : pressed ? "Starting" : store.mode === "plan" || store.changed ? "Edit" : "Edit again";
+        : pressed ? "Starting"
+        : waits && !alone && !props.blocked ? (store.plan.share ? `Getting ready, ${store.plan.share} %` : "Getting ready")
+        : store.mode === "plan" || store.changed ? "Edit" : "Edit again";
       button.setAttribute("aria-disabled", String(Boolean(running || pressed || reason)));
       button.classList.toggle("off", Boolean(reason));
       if (reason) button.dataset.tip = reason;

@@ -467,7 +467,7 @@
     function drawValues(now_s) {
       if (!layout.wide) return;
       const at = right() + 8;
-      const show = (mbps) => (mbps === undefined ? "" : ` ${mbps < 10 ? mbps.toFixed(1) : Math.round(mbps)}`);
+      const show = (mbps) => (mbps === undefined ? "" : ` ${mbps < 1 ? mbps.toPrecision(2) : mbps < 10 ? mbps.toFixed(1) : Math.round(mbps)}`);
       const rows = [];
       const t = Math.min(now_s ?? end_s, end_s);
       const i = trace.times.findLastIndex((time) => time <= t);
@@ -687,10 +687,13 @@
       const fell = run.events.find((event) => event.kind === "fell_back");
       if (fell) return `From shard ${fell.shard + 1} the device computed without the cache.`;
       if (run.view.system === "on_device") return "The device computed every step by itself.";
-      const waits = run.events.filter((event) => event.kind === "network_wait" && event.shard > 0);
-      const waited_s = waits.reduce((sum, event) => sum + event.at_s - event.started_s, 0);
+      const waited_s = run.events.find((event) => event.kind === "run_finished").network_wait_s;
       if (waited_s < 0.001) return "Each shard arrived while an earlier one was running.";
-      return `The device stood still for ${said(sakura.time(waited_s))}, waiting for shards.`;
+      const first = run.events.find((event) => event.kind === "network_wait" && event.shard === 0);
+      const first_s = first ? first.at_s - first.started_s : 0;
+      const [total, part] = [waited_s, first_s].map((seconds) => said(sakura.time(seconds)));
+      const most = first_s > waited_s / 2 ? `, ${part === total ? "all" : part} of it for the first shard` : "";
+      return `The device waited ${total} for the network${most}.`;
     }
 
     function tools(table, save) {
