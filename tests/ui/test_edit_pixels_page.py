@@ -29,14 +29,20 @@ def spans(page: Page, lane: str) -> list[tuple[float, float]]:
 
 
 @pytest.mark.parametrize(
-    ("task", "template_id"), [("Face swap", "face-afro"), ("Try-on", "wear-afro"), ("Instruction", "say-beard")]
+    ("task", "template_id", "brings"),
+    [
+        ("Face swap", "face-afro", "New face"),
+        ("Try-on", "wear-afro", "Garment"),
+        ("Instruction", "say-beard", "What to change"),
+    ],
 )
 def test_pixels_change_inside_the_mask_only_while_lanes_overlap(
-    page: Page, demo_url: str, task: str, template_id: str
+    page: Page, demo_url: str, task: str, template_id: str, brings: str
 ) -> None:
     template = load_template(SHIPPED_TEMPLATES / template_id)
     open_page(page, demo_url)
     choose(page, task)
+    expect(page.locator(".field-brings .lab").first).to_have_text(brings)
     if task == "Instruction":
         page.locator(".example").first.click()
     expect(page.locator("#action [data-part=go]")).to_have_attribute("aria-disabled", "false")
