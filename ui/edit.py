@@ -18,7 +18,7 @@ from ui.cards import Cards
 from ui.fields import FieldError, at_field, uploaded_path
 from ui.link import Link
 from ui.markup import error_markup, label_markup, note_markup, picture_uri
-from ui.parts import pictures
+from ui.parts import pictures, privacy_markup
 from ui.setup import (
     AUTOMATIC,
     BRINGS,
@@ -33,9 +33,10 @@ from ui.setup import (
     trace_line,
 )
 from ui.timeline import timeline
-from ui.views import View, request_view
+from ui.views import View, brought_key, request_view
 
 OWN_PREFIX, RUN_PREFIX = "own:", "run:"
+OWN_TEMPLATE_PREFIX = "own-"
 MAX_BUDGET_KB = 100_000
 QUIET: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": None, "api_visibility": "private"}
 OwnTraces = dict[str, Trace]
@@ -89,16 +90,19 @@ class EditView:
         chosen = [s.template, s.system, s.trace, self.own_traces]
         template_parts = [
             s.template, s.brings, s.reference, s.reference_error, s.prompt_group, s.prompt, s.prompt_help, s.examples,
-            s.prompt_error, s.own_template, s.action, s.action_error,
+            s.prompt_error, s.own_template, s.action, s.action_error, s.note,
         ]  # fmt: skip
         choices = [
             s.task.input(self._told(self._choose_task), [s.task, s.prompt], template_parts, **CHOICE),
             s.template.select(self._told(self._choose_template), [s.template, s.prompt], template_parts, **CHOICE),
             s.own_template.added(self._told(self._added_template), s.prompt, [s.task, *template_parts], **CHOICE),
         ]
-        s.reference.picture(self._bring_picture, None, [s.reference, s.reference_error], **CHOICE)
         s.reference.refuse(self._refuse_picture, None, [s.reference_error], **CHOICE)
-        s.prompt.change(self._type_prompt, [s.template, s.prompt], [s.prompt_error, s.action], **CHOICE)
+        brings = [
+            s.reference.select(lambda: "", None, s.reference_error, **CHOICE),
+            s.reference.picture(self._bring_picture, None, [s.reference, s.reference_error], **CHOICE),
+            s.prompt.change(self._type_prompt, [s.template, s.prompt], [s.prompt_error, s.action], **CHOICE),
+        ]
         s.examples.example(self._use_example, [s.template], [s.prompt, s.prompt_error, s.action], **CHOICE)
         trace_parts = [s.trace_label, s.trace_line, s.trace_error, s.action_error]
         system_parts = [s.budget, s.budget_label, s.budget_error, s.action_error]
@@ -110,14 +114,20 @@ class EditView:
                 [s.trace, self.own_traces, *trace_parts],
                 **CHOICE,
             ),
-            s.system.input(self._told(self._system_parts), s.system, system_parts, **CHOICE),
+            s.system.input(self._told(self._system_parts), [s.system, s.budget], system_parts, **CHOICE),
         ]
         # Only when the answer to a choice has arrived is it known what is chosen in all, however quick the visitor is.
         for choice in choices:
             choice.then(self._show_plan, chosen, self.link, **CHOICE)
-        s.budget.input(lambda choice: gr.Number(visible=choice == CUSTOM), s.budget, s.budget_kb, **CHOICE)
+        budget_parts = [s.budget_kb, s.budget_label, s.budget_error]
+        brings += [
+            s.budget.input(self._choose_budget, [s.system, s.budget], budget_parts, **CHOICE),
+            s.budget_kb.input(lambda: "", None, s.budget_error, **CHOICE),
+        ]
         errors = [s.reference_error, s.prompt_error, s.trace_error, s.budget_error, s.action_error]
         inputs = [s.template, s.reference, s.prompt, s.trace, self.own_traces, s.system, s.budget, s.budget_kb]
+        for choice in [*choices, *brings]:
+            choice.then(self._show_brought, inputs, self.link, **CHOICE)
         s.action.edit(self._edit, inputs, [self.link, s.action, *errors], **QUIET)
         s.action.stop(self._stop, None, [s.action_error], **QUIET)
         restored = [self.link, s.task, *template_parts, s.trace, self.own_traces, *trace_parts[:3], s.system, s.budget]
@@ -197,6 +207,7 @@ class EditView:
             s.prompt_error: "",
             s.own_template: gr.HTML(task=task),
             s.action: gr.HTML(blocked=blocked_reason(task, prompt)),
+            s.note: privacy_markup(own_template=template_id.startswith(OWN_TEMPLATE_PREFIX)),
         }
 
     def _bring_picture(self, event: gr.EventData) -> Update:
@@ -249,14 +260,29 @@ class EditView:
         shipped = [(title, key) for key, title, _ in self._traces]
         return [*shipped, *((trace.title, key) for key, trace in own.items())]
 
-    def _system_parts(self, system: System) -> Update:
+    def _system_parts(self, system: System, budget: str) -> Update:
         return {
             self.setup.budget: gr.Dropdown(interactive=system == "sakura"),
-            self.setup.budget_label: budget_label(system),
+            self.setup.budget_label: budget_label(system, budget),
             self.setup.budget_error: "",
         }
 
-    def _edit(
+    def _choose_budget(self, system: System, budget: str) -> Update:
+        s = self.setup
+        return {
+            s.budget_kb: gr.Number(visible=budget == CUSTOM),
+            s.budget_label: budget_label(system, budget),
+            s.budget_error: "",
+        }
+
+    def _show_brought(self, *chosen: Any) -> Update:
+        try:
+            brought = brought_key(self._request(*chosen))
+        except FieldError as error:
+            brought = error.field  # no edit was made with what cannot be used
+        return {self.link: gr.HTML(brought=brought)}
+
+    def _request(
         self,
         template_id: str,
         reference: str,
@@ -266,7 +292,25 @@ class EditView:
         system: System,
         budget: str,
         budget_kb: float | None,
-    ) -> Update:
+    ) -> EditRequest:
+        """The edit that the fields describe. Raises FieldError for what cannot be used."""
+        with at_field("action"):
+            words = self._cards.card(template_id).task == "instruction"
+        with at_field("prompt"):
+            if words:
+                self._studio.check_prompt(template_id, prompt)
+        with at_field("reference"):
+            pixels = None if words else self._reference(template_id, reference)
+        with at_field("trace"):
+            trace = self._trace(trace_id, own)
+        with at_field("budget"):
+            rate_budget = budget_bytes(budget, budget_kb) if system == "sakura" else None
+        return EditRequest(
+            template_id=template_id, system=system, trace=trace, reference=pixels,
+            prompt=prompt if words else "", rate_budget_bytes=rate_budget,
+        )  # fmt: skip
+
+    def _edit(self, *chosen: Any) -> Update:
         s = self.setup
         errors = {
             "reference": s.reference_error, "prompt": s.prompt_error, "trace": s.trace_error,
@@ -276,21 +320,8 @@ class EditView:
         # A prop reaches the page only when it changes, so each answer carries a number of its own.
         update[s.action] = gr.HTML(answered=next(self._counter))
         try:
-            words = self._cards.card(template_id).task == "instruction"
-            with at_field("prompt"):
-                if words:
-                    self._studio.check_prompt(template_id, prompt)
-            with at_field("reference"):
-                pixels = None if words else self._reference(template_id, reference)
-            with at_field("trace"):
-                trace = self._trace(trace_id, own)
-            with at_field("budget"):
-                rate_budget = budget_bytes(budget, budget_kb) if system == "sakura" else None
+            request = self._request(*chosen)
             with at_field("action"):
-                request = EditRequest(
-                    template_id=template_id, system=system, trace=trace, reference=pixels,
-                    prompt=prompt if words else "", rate_budget_bytes=rate_budget,
-                )  # fmt: skip
                 run_id = self._studio.start(request)
         except FieldError as error:
             update[errors[error.field]] = error_markup(str(error))
@@ -346,7 +377,7 @@ class EditView:
         return {
             **update,
             **self._trace_parts(run.trace),
-            **self._system_parts(run.system),
+            **self._system_parts(run.system, budget),
             s.trace: gr.Dropdown(choices=self._trace_choices(own), value=known or next(iter(own))),
             self.own_traces: own,
             s.system: run.system,

@@ -92,7 +92,8 @@ class Link:
     def component(self, plan: View) -> gr.HTML:
         """The invisible piece that carries the questions; prop ``plan`` is shown while no run is in view.
 
-        A new prop ``started`` (``{"run_id"}``) makes the page follow that run.
+        The prop ``brought`` is ``views.brought_key`` of the present setup, None while nobody has chosen anything. A
+        new prop ``started`` (``{"run_id"}``) makes the page follow that run.
         """
         return gr.HTML(
             html_template="",
@@ -101,5 +102,6 @@ class Link:
             server_functions=self.functions(),
             elem_id="link",
             plan=plan,
+            brought=None,
             started=None,
         )

@@ -47,13 +47,13 @@ REFERENCES_TEMPLATE = """
 def references(items: list[dict[str, str]], value: str) -> gr.HTML:
     """Shipped pictures, and a place for the visitor's own.
 
-    ``picture`` brings ``{"path", "name"}`` of an upload, ``refuse`` a ``reason`` why the browser did not upload. The
-    prop ``own`` is ``{"id", "src"}`` or None.
+    ``select`` brings the ``id`` of a chosen one, ``picture`` ``{"path", "name"}`` of an upload, ``refuse`` a
+    ``reason`` why the browser did not upload. The prop ``own`` is ``{"id", "src"}`` or None.
     """
     return gr.HTML(
         value=value,
         html_template=REFERENCES_TEMPLATE,
-        js_on_load="sakura.mountReferences(element, props, trigger, upload, watch); // 'picture' 'refuse'",
+        js_on_load="sakura.mountReferences(element, props, trigger, upload, watch); // 'select' 'picture' 'refuse'",
         apply_default_css=False,
         elem_id="references",
         items=items,
@@ -96,11 +96,17 @@ def action() -> gr.HTML:
     )
 
 
-def privacy_note() -> gr.HTML:
+def privacy_markup(own_template: bool) -> str:
+    """What the cloud and the device learn, with a shipped template or one of the visitor's own."""
     words = "Your picture goes to your device only. The cloud learns only which template you chose."
-    return gr.HTML(
-        f'<div class="note">{LOCK}<span>{words}</span></div>', apply_default_css=False, elem_classes="note-block"
-    )
+    if own_template:
+        words = "The cloud keeps the template that you made; your picture for the edit goes to your device only."
+    return f'<div class="note">{LOCK}<span>{words}</span></div>'
+
+
+def privacy_note() -> gr.HTML:
+    """The note under the action, about the template that is chosen."""
+    return gr.HTML(privacy_markup(own_template=False), apply_default_css=False, elem_classes="note-block")
 
 
 PICTURES_TEMPLATE = """
@@ -115,7 +121,8 @@ PICTURES_TEMPLATE = """
     <div class="error" role="status" data-part="lost" hidden>The connection to the page's server is lost; it is tried
       again every second.</div>
     <div class="pics">
-      <div class="p-template"><div class="cap">Template<i data-part="region"></i></div>
+      <div class="p-template"><div class="cap">Template<i data-part="region"></i><i class="heat-key">looked at
+        little<span class="heat-ramp"></span>much</i></div>
         <div class="pic" data-part="template-box"><img data-part="template" alt="Template"><svg class="over heat"
           viewBox="0 0 100 100" preserveAspectRatio="none" data-part="heat" role="img"
           aria-label="Importance of each part of the template for the edit"></svg><svg class="over"

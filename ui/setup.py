@@ -44,6 +44,7 @@ class Setup:
     budget_error: gr.HTML
     action: gr.HTML
     action_error: gr.HTML
+    note: gr.HTML
 
 
 def template_items(cards: list[TemplateCard], task: str) -> list[dict[str, str]]:
@@ -65,7 +66,9 @@ def reference_items(studio: Studio, template_id: str) -> list[dict[str, str]]:
 
 def trace_label(trace: Trace) -> str:
     """The label of the network field, with the mean rate of the chosen trace."""
-    return label_markup("Network", f"mean {trace.mean_mbps:.0f} Mbit/s")
+    mean_mbps = trace.mean_mbps
+    shown = f"{mean_mbps:.0f}" if mean_mbps >= 1 else f"{mean_mbps:#.2g}"
+    return label_markup("Network", f"mean {shown} Mbit/s")
 
 
 def trace_line(trace: Trace) -> str:
@@ -74,10 +77,10 @@ def trace_line(trace: Trace) -> str:
     return sparkline_svg(rates_mbps)
 
 
-def budget_label(system: System) -> str:
-    """The label of the budget field, which matters to one system only."""
-    remark = "automatic hides the transfer" if system == "sakura" else "only SAKURA can choose"
-    return label_markup("Bytes to spend", remark)
+def budget_label(system: System, choice: str) -> str:
+    """The label of the budget field, which matters to one system only, with a remark on the choice."""
+    remark = "automatic hides the transfer" if choice == AUTOMATIC else ""
+    return label_markup("Bytes to spend", remark if system == "sakura" else "only SAKURA can choose")
 
 
 def _hidden_html(value: str = "", *, elem_classes: str) -> gr.HTML:
@@ -133,7 +136,7 @@ def setup_card(
                 gr.HTML(label_markup("System"), apply_default_css=False)
                 system = _segments([(name, key) for key, name in SYSTEM_NAMES.items()], "sakura", "System", "systems")
             with gr.Column(elem_classes="field field-budget", min_width=0):
-                spend_label = gr.HTML(budget_label("sakura"), apply_default_css=False)
+                spend_label = gr.HTML(budget_label("sakura", AUTOMATIC), apply_default_css=False)
                 budget = gr.Dropdown(
                     [
                         ("Automatic", AUTOMATIC),
@@ -149,17 +152,14 @@ def setup_card(
                 )
                 budget_kb = gr.Number(
                     300,
-                    label="Amount, kB",
-                    show_label=False,
-                    container=False,
+                    label="Amount in kB",
                     visible=False,
                     elem_id="budget-kb",
-                    placeholder="kB",
                 )
                 budget_error = _hidden_html(elem_classes="field-error")
         action_error = _hidden_html(elem_classes="field-error action-error")
         go = action()
-        privacy_note()
+        note = privacy_note()
     return Setup(
         task=task,
         template=template,
@@ -184,6 +184,7 @@ def setup_card(
         budget_error=budget_error,
         action=go,
         action_error=action_error,
+        note=note,
     )
 
 

@@ -1,5 +1,6 @@
 """What the browser is told about a plan or a run: plain dictionaries made from the studio's answers."""
 
+import hashlib
 import itertools
 from typing import TypedDict
 
@@ -49,6 +50,7 @@ class View(TypedDict):
     network: str
     prompt: str
     reference: str | None
+    brought: str
     plan: PlanView | None
     units: list[str]
 
@@ -76,6 +78,13 @@ def lane_units(device_name: str) -> list[str]:
     return ["CPU", "CPU", "CPU"] if "CPU" in device_name else ["CPU", "GPU", "NPU"]
 
 
+def brought_key(request: EditRequest) -> str:
+    """One word for what is brought to an edit and spent on it: equal for requests that are alike in both."""
+    pixels = b"" if request.reference is None else request.reference.tobytes()
+    parts = [request.prompt.encode(), str(request.rate_budget_bytes).encode(), pixels]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
 def request_view(card: TemplateView, request: EditRequest) -> View:
     """The view of a request whose plan is not known yet."""
     return {
@@ -86,6 +95,7 @@ def request_view(card: TemplateView, request: EditRequest) -> View:
         "network": request.trace.title,
         "prompt": request.prompt,
         "reference": None if request.reference is None else picture_uri(request.reference),
+        "brought": brought_key(request),
         "plan": None,
         "units": [],
     }

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pages import PHONE, choose, expect_finished, no_sideways_scroll, open_page, press_edit
 from PIL import Image
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 pytestmark = pytest.mark.browser
 
@@ -112,6 +112,7 @@ def test_ones_own_picture_is_used_and_survives_a_reload(page: Page, demo_url: st
     open_page(page, demo_url)
     page.set_input_files("#references [data-part=file]", own)
     expect(page.get_by_role("radio", name="Your picture")).to_be_checked()
+    expect(page.locator("#references .thumb")).to_have_count(5)
     press_edit(page)
     expect_finished(page)
     assert "run=" in page.url
@@ -204,6 +205,7 @@ def test_importance_lies_over_the_template(page: Page, demo_url: str) -> None:
     open_page(page, demo_url)
     page.get_by_role("button", name="Importance").click()
     expect(page.locator("[data-part=heat] rect")).not_to_have_count(0)
+    expect(page.get_by_text("looked at little")).to_be_visible()
     page.get_by_role("slider", name="Step").fill("2")
     expect(page.locator("[data-part=heat-step-value]")).to_have_text("Step 2")
 
@@ -242,6 +244,102 @@ def test_a_result_of_another_setup_says_so(page: Page, demo_url: str) -> None:
         expect(page.get_by_alt_text("After", exact=True)).to_be_visible()
 
 
+def test_a_result_of_another_picture_or_amount_says_so(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    press_edit(page)
+    expect_finished(page)
+    said, pictures = page.get_by_text(CHANGED).locator("visible=true"), page.locator("#references .thumb input")
+    pictures.nth(1).check()
+    expect(said).to_have_count(1)
+    pictures.nth(0).check()
+    expect(said).to_have_count(0)
+    choose_amount(page, "200 kB")
+    expect(said).to_have_count(1)
+
+
+def test_a_result_of_other_words_says_so(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    choose(page, "Instruction")
+    page.locator(".example").nth(0).click()
+    press_edit(page)
+    expect_finished(page)
+    page.locator(".example").nth(1).click()
+    expect(page.get_by_text(CHANGED).locator("visible=true")).to_have_count(1)
+
+
+def choose_amount(page: Page, name: str) -> None:
+    page.locator("#budget input").click()
+    page.get_by_role("option", name=name).click()
+
+
+def test_too_few_bytes_are_answered_with_the_smallest_that_work(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    hint = page.locator(".field-budget .lab i")
+    expect(hint).to_have_text("automatic hides the transfer")
+    choose_amount(page, "Another amount")
+    expect(hint).to_have_text("")
+    page.get_by_label("Amount in kB").fill("10")
+    press_edit(page)
+    expect_finished(page)
+    received = page.locator("[data-part=received]").text_content() or ""
+    number, unit = re.findall(r"[\d.]+|kB|MB", received)
+    expect(page.locator("[data-part=caption]")).to_have_text(
+        f"The smallest that works for this template was {number} {unit}."
+    )
+
+
+def test_an_edit_waits_until_its_template_is_ready(page: Page, demo_url: str) -> None:
+    def answer(route: Route) -> None:
+        if (route.request.post_data_json or {}).get("fn_name") == "planned":
+            route.fulfill(json={"progress": 0.4})
+        else:
+            route.continue_()
+
+    page.route("**/component_server**", answer)
+    page.goto(demo_url)
+    button = page.locator("#action [data-part=go]")
+    expect(button).to_have_text("Getting ready, 40 %")
+    expect(button).to_have_attribute("aria-disabled", "true")
+    expect(button).to_have_attribute("data-tip", "Building this template's cache, 40 %.")
+    page.unroute("**/component_server**")
+    expect(button).to_have_text("Edit")
+    expect(button).to_have_attribute("aria-disabled", "false")
+
+
+OUTSIDE = """card => [...card.querySelectorAll("*")]
+    .filter((part) => part.checkVisibility() && part.getBoundingClientRect().right > card.getBoundingClientRect().right)
+    .map((part) => part.className)"""
+
+
+@pytest.mark.parametrize(("width", "height"), [(1100, 800), (1280, 800), (1366, 768)])
+def test_results_fit_their_card_and_the_action_its_screen(page: Page, demo_url: str, width: int, height: int) -> None:
+    page.set_viewport_size({"width": width, "height": height})
+    open_page(page, demo_url)
+    card = page.locator(".pics-card")
+    heights = []
+    for mode in ("plan", "done", "running"):
+        if mode == "done":
+            press_edit(page)
+            expect_finished(page)
+            expect(page.locator("[data-part=quality] table")).to_be_visible()
+        page.locator(".result").evaluate("(result, mode) => (result.dataset.mode = mode)", mode)
+        assert card.evaluate(OUTSIDE) == [], mode
+        assert no_sideways_scroll(page), mode
+        heights.append(card.bounding_box()["height"])  # type: ignore[index]
+        assert page.locator("#action .act").evaluate("act => act.getBoundingClientRect().bottom + scrollY") <= height
+    assert max(heights) - min(heights) < 2
+
+
+def test_what_an_edit_on_the_device_has_not_is_not_shown(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    choose(page, "On-device")
+    press_edit(page)
+    expect_finished(page)
+    expect(page.locator("[data-part=received]")).to_have_text("nothing")
+    for part in ("second", "third"):
+        expect(page.locator(f"[data-part={part}]")).to_be_hidden()
+
+
 def start_slow_edit(page: Page, url: str, folder: Path) -> None:
     """Begin an edit that takes much longer than a test: the full cache at 1 Mbit/s."""
     trace = folder / "slow.csv"
@@ -263,7 +361,9 @@ def stop_edit(page: Page) -> None:
 def test_an_edit_can_be_stopped(page: Page, demo_url: str, tmp_path: Path) -> None:
     start_slow_edit(page, demo_url, tmp_path)
     stop_edit(page)
-    expect(page.locator("#pictures [data-part=error]")).to_contain_text("stopped")
+    said = page.locator("#pictures [data-part=error]")
+    expect(said).to_contain_text("You stopped this edit.")
+    expect(said).to_have_class("error asked")
     expect(page.get_by_text("The edit ended before its last step.").first).to_be_attached()
     expect(page.get_by_role("button", name="Stop")).to_be_hidden()
     expect(page.locator("#action [data-part=go]")).to_have_text("Edit again")

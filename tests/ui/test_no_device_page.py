@@ -32,6 +32,6 @@ def test_without_a_device_the_page_says_so_and_what_to_do(page: Page, lonely_url
     expect(button).to_have_attribute("aria-disabled", "true")
     button.hover()
     expect(page.get_by_role("tooltip").filter(has_text="No device is connected; start one.")).to_be_visible()
-    expect(page.locator("[data-part=waiting]").filter(has_text="No device is connected")).to_contain_text("start one")
+    expect(page.locator("[data-part=waiting]").filter(has_text="No device is connected")).to_be_visible()
     button.click(force=True)
     expect(page.locator("html")).to_have_attribute("data-mode", "plan")

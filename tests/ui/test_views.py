@@ -9,7 +9,7 @@ from sakura.events import RunStarted
 from sakura.network.library import constant_trace
 from sakura.network.trace import checked_trace
 from sakura.studio import EditRequest, TemplateCard
-from ui.views import importance_levels, lane_units, request_view, started_view, template_view, trace_view
+from ui.views import brought_key, importance_levels, lane_units, request_view, started_view, template_view, trace_view
 
 
 @pytest.fixture
@@ -37,6 +37,16 @@ def test_request_view_is_json_and_keeps_the_prompt_as_text(card: TemplateCard) -
     assert view["title"] == "Face swap with SAKURA"
     assert view["template"]["edited_percent"] == pytest.approx(6.25)
     assert view["plan"] is None
+
+
+def test_brought_key_tells_requests_apart_by_what_is_brought_and_spent() -> None:
+    def key(**brought: object) -> str:
+        return brought_key(EditRequest("face-1", "sakura", constant_trace(20), **brought))  # type: ignore[arg-type]
+
+    dark, light = np.zeros((8, 8, 3), dtype=np.uint8), np.full((8, 8, 3), 255, dtype=np.uint8)
+    assert key(reference=dark) == key(reference=dark.copy())
+    keys = [key(), key(prompt="red"), key(rate_budget_bytes=1), key(reference=dark), key(reference=light)]
+    assert len(set(keys)) == len(keys)
 
 
 def test_started_view_takes_the_plan_of_the_run() -> None:

@@ -164,6 +164,7 @@
       if (what === "refused") {
         pressed = false;
         $("refused").textContent = detail;
+        $("refused").classList.toggle("asked", detail === sakura.STOPPED);
         $("refused").hidden = false;
       }
       draw();
