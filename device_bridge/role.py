@@ -1,6 +1,7 @@
 """The device as a process."""
 
 import asyncio
+import gc
 import logging
 import sys
 from collections.abc import Callable
@@ -24,6 +25,9 @@ def run_device(
     torch.set_num_threads(threads)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     editor = Editor.load(model or MODEL_FOLDER)
+    # Nothing loaded so far will ever be garbage: looking through it again would stop an edit for tens of milliseconds.
+    gc.collect()
+    gc.freeze()
 
     async def serve() -> None:
         device = Device(editor, name)
