@@ -393,6 +393,7 @@ def test_phone(page: Page, demo_url: str, theme: str) -> None:
     press_edit(page)
     expect_finished(page)
     assert no_sideways_scroll(page)
+    assert page.locator(".pics-card").evaluate(OUTSIDE) == []
     expect(page.locator("#setup .fields")).to_be_hidden()
     page.get_by_role("button", name="Change the setup").click()
     expect(page.locator("#setup .fields")).to_be_visible()
