@@ -6,10 +6,10 @@ from typing import Any
 
 import gradio as gr
 import msgspec
-from sakura.runtime.chrome_trace import chrome_trace
 
 from sakura.errors import UserError
 from sakura.events import RunFailed, RunStarted, events_to_json
+from sakura.runtime.chrome_trace import chrome_trace
 from sakura.studio import Studio
 from ui.cards import Cards
 from ui.planner import Planner

@@ -68,7 +68,7 @@
     function showStart(run) {
       showTemplate(run.view);
       element.firstElementChild.dataset.mode = "running";
-      numbers = { received: 0, shards: 0, waited_s: 0, waits: 0, step: 0, latency_s: null };
+      numbers = { received: 0, shards: 0, waited_s: 0, waits: 0, executed: 0, step: 0, latency_s: null };
       $("error").hidden = true;
       $("edit").replaceChildren(h("img", { src: view.template.picture, alt: "The template, before the first step" }));
       $("edit").classList.remove("none");
@@ -102,6 +102,7 @@
         numbers.received += event.received_bytes;
         numbers.shards += 1;
       }
+      if (event.kind === "lane_finished" && event.lane === "execute") numbers.executed += 1;
       if (event.kind === "network_wait") {
         numbers.waited_s += event.at_s - event.started_s;
         numbers.waits += 1;
@@ -171,6 +172,8 @@
         element.firstElementChild.dataset.mode = "failed";
         $("state").textContent = stopped(run.events) ? "stopped" : "no picture";
         write(Math.max(...run.events.map((event) => event.at_s)));
+        shown("second", numbers.shards > 0);
+        shown("third", numbers.executed > 0 && view.system !== "on_device");
         return;
       }
       element.firstElementChild.dataset.mode = "done";
@@ -265,9 +268,12 @@
       number("received", view.system === "on_device" ? ["nothing", ""] : sakura.bytes(numbers.received));
       const shards = view.plan.steps * view.plan.shards_per_step;
       number("second", numbers.shards ? sakura.bytes((view.plan.full_cache_bytes * Math.min(numbers.shards, shards)) / shards) : null);
-      number("third", sakura.time(numbers.waited_s));
-      number("waiting", sakura.time(numbers.waited_s));
+      // A wait is known when it is over: until the first shard ran there may be one.
+      const waited = numbers.executed || numbers.latency_s !== null ? sakura.time(numbers.waited_s) : null;
+      number("third", waited);
+      number("waiting", waited);
       if (view.system === "on_device") $("verdict").textContent = "Everything is computed on the device.";
+      else if (!waited) $("verdict").textContent = store.run.over ? "" : "The first shard is on its way.";
       else if (numbers.waits === 0) $("verdict").textContent = "The device has not waited for the network.";
       else $("verdict").textContent = `The device has waited for the network ${numbers.waits === 1 ? "once" : `${numbers.waits} times`}.`;
     }

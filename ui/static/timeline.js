@@ -65,7 +65,7 @@
       width = box.clientWidth;
       if (!width || !plan) return;
       scaleBandwidth();
-      layout = width < 560 ? { ...NARROW, right: NARROW.right + 7 * Math.max(String(top_mbps).length - 2, 0) } : WIDE;
+      layout = width < 560 ? { ...NARROW, right: NARROW.right + 7 * Math.max(String(Number(top_mbps.toFixed(1))).length - 2, 0) } : WIDE;
       svg.setAttribute("viewBox", `0 0 ${width} ${layout.height}`);
       svg.setAttribute("height", layout.height);
       const focused = svg.contains(document.activeElement) ? document.activeElement.dataset.key : null;
@@ -597,7 +597,8 @@
       },
       // After the run the axis ends where the work ended.
       finish() {
-        const last_s = Math.max(0, ...events.filter((event) => event.kind === "lane_finished").map((event) => event.at_s));
+        const failed = events.some((event) => event.kind === "run_failed");
+        const last_s = Math.max(0, ...events.filter((event) => failed || event.kind === "lane_finished").map((event) => event.at_s));
         end_s = plannedEnd();
         while (last_s > end_s) end_s *= 1.25;
         if (width) layoutAll();
