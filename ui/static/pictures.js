@@ -82,6 +82,7 @@
       const streamed = view.system !== "on_device";
       shown("second", streamed);
       shown("third", streamed);
+      shown("waiting", streamed);
       $("caption").hidden = true;
       $("hero-name").textContent = "Time since you pressed Edit";
       $("third-name").textContent = "Waiting for network";
@@ -173,7 +174,7 @@
         $("state").textContent = stopped(run.events) ? "stopped" : "no picture";
         write(Math.max(...run.events.map((event) => event.at_s)));
         shown("second", numbers.shards > 0);
-        shown("third", numbers.executed > 0 && view.system !== "on_device");
+        for (const part of ["third", "waiting"]) shown(part, numbers.executed > 0 && view.system !== "on_device");
         return;
       }
       element.firstElementChild.dataset.mode = "done";

@@ -28,8 +28,8 @@
     },
 
     setPlan(plan) {
-      const same = (key) => store.plan && key(store.plan) === key(plan);
-      plan.ready = Boolean(store.plan?.ready && same((view) => view.template.id) && same((view) => view.system));
+      // The device is prepared for a template, whatever the system and the network.
+      plan.ready = Boolean(store.plan?.ready && store.plan.template.id === plan.template.id);
       plan.waiting = "Getting the device ready for this template.";
       store.plan = plan;
       if (store.mode === "running") return;

@@ -73,6 +73,7 @@
       shards = new Map();
       lag_s = 0;
       drawFrame();
+      nameStep(-1);
       events.forEach(add);
       advance();
       if (focused) svg.querySelector(`[data-key="${focused}"]`)?.focus();
@@ -256,6 +257,9 @@
       fell_back(event) {
         marks.fell_s = event.at_s;
         for (let shard = event.shard; shard < shardCount(); shard += 1) dataset(shard).reason = event.reason;
+      },
+      run_failed() {
+        marks.later.replaceChildren();
       },
       run_finished() {
         const end_s = Math.max(...[...shards.values()].map((data) => data.execute?.ended_s ?? 0));
