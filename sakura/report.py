@@ -29,7 +29,9 @@ def print_run(studio: Studio, request: EditRequest, out: Path, events_file: Path
     studio.plan(request.template_id, request.system)
     run_id = studio.start(request)
     events: list[AnyEvent] = []
-    while not (studio.is_over(run_id) and len(events) == len(studio.events(run_id, 0, 0))):
+    over = False
+    while not over:
+        over = studio.is_over(run_id)  # asked first: what is then read is all there will be
         new = studio.events(run_id, len(events), 1.0)
         events.extend(new)
         for event in new:

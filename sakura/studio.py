@@ -12,7 +12,7 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -340,13 +340,6 @@ class Studio:
             over = [run_id for run_id, other in self._runs.items() if other.over]
             for run_id in over[: max(0, len(self._runs) - MAX_RUNS_KEPT)]:
                 del self._runs[run_id]
-        for other in unwanted:
-            if other.active:
-                await self.hub.stop(device, other.run_id)
-            elif other.task:
-                other.task.cancel()
-            if other.task:
-                await asyncio.wait({other.task}, timeout=STOP_TIMEOUT_S)
         job = RunJob(
             run_id=run.run_id,
             template_id=template.template_id,
@@ -362,11 +355,24 @@ class Studio:
         truth = None
         if template.person and factors is not None:
             truth = render_truth(template.person, template.subject, factors, template.picture.shape[0])
-        run.task = asyncio.create_task(self._run(run, job, template.mask, truth))
+        run.task = asyncio.create_task(self._run(run, unwanted, job, template.mask, truth))
         return run.run_id
 
-    async def _run(self, run: _Run, job: RunJob, mask: np.ndarray, truth: np.ndarray | None) -> None:
+    async def _make_way(self, unwanted: Sequence[_Run]) -> None:
+        """End other runs on the device that a new one is about to use."""
+        for other in unwanted:
+            if other.active:
+                await self.hub.stop(other.device, other.run_id)
+            elif other.task:
+                other.task.cancel()
+            if other.task:
+                await asyncio.wait({other.task}, timeout=STOP_TIMEOUT_S)
+
+    async def _run(
+        self, run: _Run, unwanted: Sequence[_Run], job: RunJob, mask: np.ndarray, truth: np.ndarray | None
+    ) -> None:
         try:
+            await self._make_way(unwanted)
             await self._declare_link(run)
             if run.stopping:
                 run.append(RunFailed(at_s=0.0, reason="You stopped this edit."))
@@ -407,14 +413,10 @@ class Studio:
     ) -> AnyEvent:
         """Run the same request with the full cache, unpaced, and score the picture against it and the truth."""
         began = self._loop.time()
-        measuring = RunJob(
+        measuring = msgspec.structs.replace(
+            job,
             run_id=f"{job.run_id}-full",
-            template_id=job.template_id,
-            cloud_url=job.cloud_url,
             system="full_cache",
-            words=job.words,
-            reference_png=job.reference_png,
-            seed=job.seed,
             rate_budget_bytes=None,
             link_id=None,
             rtt_s=0.0,

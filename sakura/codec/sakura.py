@@ -37,7 +37,7 @@ class SakuraCodec:
         ids = [MEAN_SEGMENT]
         for group in range(groups):
             for factor, bits in enumerate((representation.left_bits, representation.right_bits)):
-                first = 1 + (group * 2 + factor) * bitplanes.CHUNKS
+                first = _first_segment(group, factor)
                 ids.extend(range(first, first + bitplanes.chunks_for(bits)))
         return ids
 
@@ -142,7 +142,7 @@ class SakuraCodec:
         scales = np.empty((*shape[:2], 1), SCALE_DTYPE)
         start = 0
         for group, end in enumerate(self.ranks[: self.ranks.index(rank) + 1]):
-            first = 1 + (group * 2 + factor) * bitplanes.CHUNKS
+            first = _first_segment(group, factor)
             head = segments[first]
             size = (end - start) * shape[1] * SCALE_DTYPE.itemsize
             later = [segments[first + index] for index in range(1, bitplanes.chunks_for(bits))]
@@ -151,6 +151,11 @@ class SakuraCodec:
             scales[start:end].reshape(-1)[:] = np.frombuffer(head[:size], SCALE_DTYPE)
             start = end
         return bitplanes.dequantise(codes, bits, scales)
+
+
+def _first_segment(group: int, factor: int) -> int:
+    """The segment with the first chunk of a component group's left (0) or right (1) factor."""
+    return MEAN_SEGMENT + 1 + (group * 2 + factor) * bitplanes.CHUNKS
 
 
 def _norms(shard: np.ndarray) -> np.ndarray:

@@ -345,19 +345,13 @@ class Pipeline:
         self._executed = shard + 1
         self._last_end = self.clock.of_engine(span.end)
         self._progress.set()
-        await self._finish_step(shard)
+        await _tell_step(self.emit, self.clock, self.geometry, self.run, shard)
 
     def _tell_wait(self, shard: int, until_s: float) -> None:
         """Record that execution stood still from its last end until then, if it did."""
         if until_s > self._last_end:
             self.network_wait_s += until_s - self._last_end
             self.emit(NetworkWait(at_s=until_s, shard=shard, started_s=self._last_end))
-
-    async def _finish_step(self, shard: int) -> None:
-        step = self.geometry.step_of(shard)
-        if (shard + 1) % self.geometry.shards_per_step == 0 and step + 1 < self.geometry.steps:
-            preview = to_png(await self.run.picture())
-            self.emit(StepFinished(at_s=self.clock.now(), step=step, preview_png=preview))
 
     async def _execute_locally(self, shard: int, cause: Exception) -> None:
         """Compute the step of ``shard`` anew, and all later ones, without the cache."""
@@ -385,6 +379,14 @@ def _emit_span(emit: EventSink, clock: RunClock, lane: Lane, shard: int, span: S
     )
 
 
+async def _tell_step(emit: EventSink, clock: RunClock, geometry: CacheGeometry, run: EngineRun, shard: int) -> None:
+    """Show the picture so far if ``shard`` ended a step; the last step's picture is the result itself."""
+    step = geometry.step_of(shard)
+    if (shard + 1) % geometry.shards_per_step == 0 and step + 1 < geometry.steps:
+        preview = to_png(await run.picture())
+        emit(StepFinished(at_s=clock.now(), step=step, preview_png=preview))
+
+
 async def execute_on_device(
     geometry: CacheGeometry, run: EngineRun, clock: RunClock, emit: EventSink, first_shard: int = 0
 ) -> None:
@@ -392,9 +394,7 @@ async def execute_on_device(
 
     async def one(shard: int) -> None:
         _emit_span(emit, clock, "execute", shard, await run.execute_locally(shard), on_device=True)
-        step = geometry.step_of(shard)
-        if (shard + 1) % geometry.shards_per_step == 0 and step + 1 < geometry.steps:
-            emit(StepFinished(at_s=clock.now(), step=step, preview_png=to_png(await run.picture())))
+        await _tell_step(emit, clock, geometry, run, shard)
 
     tasks = [asyncio.create_task(one(shard)) for shard in range(first_shard, geometry.shards)]
     try:
