@@ -105,7 +105,8 @@ def encode_shard(exact: np.ndarray, width: int, group: int) -> bytes:
     largest = np.abs(exact).max((1, 2), keepdims=True)
     exponents = np.where(largest > 0, np.frexp(largest)[1] - TOP_EXPONENT, 0)
     grouped = [quantise(lines, width, group) for lines in lines_of(np.ldexp(exact, -exponents))]
-    bits = np.unpackbits(np.concatenate([codes for codes, _, _ in grouped])[:, None], axis=1)[:, -width:]
+    codes = np.concatenate([codes for codes, _, _ in grouped]) << (8 - width)
+    bits = np.unpackbits(codes[:, None], axis=1, count=width)
     parameters = [array.astype("<f2").tobytes() for _, *pair in grouped for array in pair]
     return b"".join([exponents.astype("<i2").tobytes(), *parameters, np.packbits(bits).tobytes()])
 
