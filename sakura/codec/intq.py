@@ -2,11 +2,12 @@
 
 Keys are grouped per channel (a group runs along tokens), values per token (a group runs along channels), each group
 with an fp16 scale and an fp16 smallest number, as KIVI (Liu et al., ICML 2024) does. Each matrix is first multiplied by
-a power of two (our addition, two bytes a matrix), so that no scale leaves the range of fp16.
+a power of two (our addition, two bytes a matrix), so that no scale leaves the range of fp16. Keys may be quantised as
+they were before RoPE, as KVQuant (Hooper et al., NeurIPS 2024) does: their channels are steadier.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -22,6 +23,7 @@ from sakura.codec.interface import (
     TokenPlaces,
     require_finite,
 )
+from sakura.codec.rope import rotate, rotation
 
 # Matrices are scaled to at most 2**15, so that fp16 holds the smallest number of any group, and the scale of any group
 # that spans more than 2**-38 of its matrix' largest number.
@@ -34,12 +36,14 @@ class IntqCodec(msgspec.Struct, frozen=True, kw_only=True):
     """``group`` numbers share a scale; ``widths`` are the bits a number, 2 to 8, from coarse to fine.
 
     A number comes back within half a step of its group: (span + slack) / (2**width - 1), where slack is what fp16
-    rounds, at most 2**-8 of the group's largest magnitude and 2**-29 of the matrix' largest.
+    rounds, at most 2**-8 of the group's largest magnitude and 2**-29 of the matrix' largest. Keys that were coded
+    before RoPE mix the errors of two channels.
     """
 
     name: ClassVar[str] = "intq"
     group: int = 64
     widths: tuple[int, ...] = (2, 3, 4, 8)
+    keys: Literal["after_rope", "before_rope"] = "before_rope"
 
     def __post_init__(self) -> None:
         if self.group < 2:
@@ -50,6 +54,7 @@ class IntqCodec(msgspec.Struct, frozen=True, kw_only=True):
     def encode(self, geometry: CacheGeometry, arrays: CacheArrays) -> EncodedCache:
         """One segment for each shard and width, shard by shard. Raises ValueError on numbers that are not finite."""
         require_finite(arrays.kv)
+        layouts = self.layouts(geometry, arrays.places)
         segments: list[bytes] = []
         ladders = []
         for shard in range(geometry.shards):
@@ -57,25 +62,29 @@ class IntqCodec(msgspec.Struct, frozen=True, kw_only=True):
             exact = arrays.kv[step, blocks.start : blocks.stop].reshape(-1, geometry.rows, geometry.columns)
             importance = arrays.importance[step, blocks.start : blocks.stop].repeat(2, axis=0)
             rungs, first = [], len(segments)
-            for index, width in enumerate(self.widths):
-                segment = encode_shard(exact, width, self.group)
-                rebuilt = SegmentLayout(geometry, self.group, width).decode(segment)
+            for index, layout in enumerate(layouts):
+                segment = layout.encode(exact)
+                rebuilt = layout.decode(segment)
                 segments.append(segment)
                 lost = weighted_distortion(exact, rebuilt, importance)
-                rungs.append(Rung(Representation(0, width, width), index, index + 1, len(segment), lost))
+                rungs.append(Rung(Representation(0, layout.width, layout.width), index, index + 1, len(segment), lost))
             ladders.append(Ladder(list(range(first, len(segments))), worthwhile(rungs)))
         return EncodedCache(segments, ladders, list(range(geometry.shards)))
 
     def decoder(self, geometry: CacheGeometry, places: TokenPlaces) -> "IntqDecoder":
-        return IntqDecoder(self, geometry)
+        return IntqDecoder(geometry.shards, self.layouts(geometry, places))
+
+    def layouts(self, geometry: CacheGeometry, places: TokenPlaces) -> "list[SegmentLayout]":
+        """One for each width."""
+        factors = rotation(places) if self.keys == "before_rope" else None
+        return [SegmentLayout(geometry, self.group, width, factors) for width in self.widths]
 
 
 class IntqDecoder:
     """Keeps segments as they arrive and rebuilds a shard from its finest one."""
 
-    def __init__(self, codec: IntqCodec, geometry: CacheGeometry) -> None:
-        self._shards = geometry.shards
-        self._layouts = [SegmentLayout(geometry, codec.group, width) for width in codec.widths]
+    def __init__(self, shards: int, layouts: "list[SegmentLayout]") -> None:
+        self._shards, self._layouts = shards, layouts
         self._segments: dict[int, bytes] = {}
 
     def add(self, segments: Mapping[int, bytes]) -> None:
@@ -98,17 +107,6 @@ class IntqDecoder:
 def lines_of(matrices: np.ndarray) -> list[np.ndarray]:
     """(matrices, rows, columns), K and V in turn, as arrays whose last axis is the one that groups run along."""
     return [matrices[0::2].transpose(0, 2, 1), matrices[1::2]]
-
-
-def encode_shard(exact: np.ndarray, width: int, group: int) -> bytes:
-    """Exponents, then the groups' scales and smallest numbers, then packed codes; each time K of all blocks, then V."""
-    largest = np.abs(exact).max((1, 2), keepdims=True)
-    exponents = np.where(largest > 0, np.frexp(largest)[1] - TOP_EXPONENT, 0)
-    grouped = [quantise(lines, width, group) for lines in lines_of(np.ldexp(exact, -exponents))]
-    codes = np.concatenate([codes for codes, _, _ in grouped]) << (8 - width)
-    bits = np.unpackbits(codes[:, None], axis=1, count=width)
-    parameters = [array.astype("<f2").tobytes() for _, *pair in grouped for array in pair]
-    return b"".join([exponents.astype("<i2").tobytes(), *parameters, np.packbits(bits).tobytes()])
 
 
 def quantise(lines: np.ndarray, width: int, group: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -135,12 +133,15 @@ def rounded_down(numbers: np.ndarray) -> np.ndarray:
 
 
 class SegmentLayout:
-    """Where things are in a segment of a given width, and how to read them."""
+    """Where things are in a segment of a given width, and how to write and read them.
 
-    def __init__(self, geometry: CacheGeometry, group: int, width: int) -> None:
+    ``factors`` are the RoPE factors that keys lose before they are quantised, None where they keep them.
+    """
+
+    def __init__(self, geometry: CacheGeometry, group: int, width: int, factors: np.ndarray | None) -> None:
         blocks, rows, columns = geometry.blocks_per_shard, geometry.rows, geometry.columns
         self.shape = (geometry.matrices, rows, columns)
-        self.group, self.width = group, width
+        self.group, self.width, self.factors = group, width, factors
         self.lines = [(blocks, columns, rows), (blocks, rows, columns)]
         self.groups = [(count, lines, -(-length // group)) for count, lines, length in self.lines]
         self.numbers = geometry.matrices * rows * columns
@@ -157,6 +158,19 @@ class SegmentLayout:
         if not np.isfinite(parameters).all():
             return "holds a scale that is not finite"
         return None
+
+    def encode(self, exact: np.ndarray) -> bytes:
+        """Exponents, then the groups' scales and smallest numbers, then packed codes; each time K, then V."""
+        largest = np.abs(exact).max((1, 2), keepdims=True)
+        exponents = np.where(largest > 0, np.frexp(largest)[1] - TOP_EXPONENT, 0)
+        scaled = np.ldexp(exact, -exponents, order="C")
+        if self.factors is not None:
+            rotate(scaled[0::2], self.factors.conj())
+        grouped = [quantise(lines, self.width, self.group) for lines in lines_of(scaled)]
+        codes = np.left_shift(np.concatenate([codes for codes, _, _ in grouped]), np.uint8(8 - self.width))
+        bits = np.unpackbits(codes[:, None], axis=1, count=self.width)
+        parameters = [array.astype("<f2").tobytes() for _, *pair in grouped for array in pair]
+        return b"".join([exponents.astype("<i2").tobytes(), *parameters, np.packbits(bits).tobytes()])
 
     def _head(self, segment: bytes) -> tuple[np.ndarray, np.ndarray]:
         """Exponents and parameters, float16, in a row."""
@@ -179,5 +193,7 @@ class SegmentLayout:
             scales, lowest = pair.repeat(self.group, axis=-1)[..., : lines[-1]]
             target[...] = codes[first_code : first_code + target.size].reshape(lines) * scales + lowest
             first_code, first_parameter = first_code + target.size, first_parameter + 2 * count
+        if self.factors is not None:
+            rotate(rebuilt[0::2], self.factors)
         with np.errstate(over="ignore"):
             return np.ldexp(rebuilt, exponents[:, None, None].astype(np.int32)).clip(-LARGEST, LARGEST)

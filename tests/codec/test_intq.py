@@ -54,12 +54,27 @@ def assert_within_bounds(codec: IntqCodec, geometry: CacheGeometry, arrays: Cach
 def test_numbers_come_back_within_half_a_step(seed: int, rows: int, columns: int, group: int, exponent: int) -> None:
     geometry = CacheGeometry(steps=1, blocks=2, blocks_per_shard=1, rows=rows, columns=columns)
     kv = random_arrays(geometry, seed).kv * np.float32(10.0**exponent)
-    assert_within_bounds(IntqCodec(group=group), geometry, as_arrays(kv, geometry))
+    assert_within_bounds(IntqCodec(group=group, keys="after_rope"), geometry, as_arrays(kv, geometry))
 
 
 @pytest.mark.parametrize("kind", AWKWARD)
 def test_awkward_matrices_come_back_within_half_a_step(kind: str) -> None:
-    assert_within_bounds(IntqCodec(), *AWKWARD[kind])
+    assert_within_bounds(IntqCodec(keys="after_rope"), *AWKWARD[kind])
+
+
+@pytest.mark.parametrize("kind", AWKWARD)
+def test_keys_before_rope_come_back_too(kind: str) -> None:
+    geometry, arrays = AWKWARD[kind]
+    codec = IntqCodec()
+    encoded = codec.encode(geometry, arrays)
+    decoder = codec.decoder(geometry, arrays.places)
+    decoder.add(dict(enumerate(encoded.segments)))
+    for shard in range(geometry.shards):
+        blocks = geometry.blocks_of(shard)
+        exact = arrays.kv[geometry.step_of(shard), blocks.start : blocks.stop].astype(np.float64)
+        exact = exact.reshape(-1, geometry.rows, geometry.columns)
+        largest = np.abs(exact).max((1, 2), keepdims=True)
+        assert (np.abs(decoder.shard(shard) - exact) <= 0.01 * largest + 2.0**-148).all()
 
 
 def test_a_rung_is_one_segment_of_packed_bits() -> None:
