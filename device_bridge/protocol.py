@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from sakura.cache.geometry import CacheGeometry
+from sakura.codec.interface import CacheGeometry
 from sakura.cloud.protocol import decode_bounded
 from sakura.events import AnyEvent, System
 

@@ -6,6 +6,7 @@ The cloud uses it to capture a template's cache, the device to run requests with
 import dataclasses
 import functools
 import hashlib
+import json
 from pathlib import Path
 
 import numpy as np
@@ -17,18 +18,25 @@ from sakura.backbone.inputs import Request, Template, masked_tokens
 from sakura.backbone.nano import NanoFlux2, load_model
 from sakura.backbone.sampling import add_noise, euler_step, schedule
 from sakura.backbone.tokens import TokenLayout, patches_to_pictures, pictures_to_patches
+from sakura.codec.interface import TokenPlaces
 
 TEMPLATE_NOISE_SEED = 0
+SENSITIVITY_FILE = "sensitivity.json"
 
 
 class Editor:
-    """A model with its sampling schedule. One thread at a time may run edits on it."""
+    """A model with its sampling schedule. One thread at a time may run edits on it.
 
-    def __init__(self, model: NanoFlux2, fingerprint: str = "untrained") -> None:
+    ``sensitivity`` float32 (blocks, 2): how much an error in K or V of a block disturbs the picture, all 1 where it has
+    not been measured. Only encoding uses it.
+    """
+
+    def __init__(self, model: NanoFlux2, fingerprint: str = "untrained", sensitivity: np.ndarray | None = None) -> None:
         self.model, self.config, self.fingerprint = model, model.config, fingerprint
         self.steps = self.config.steps
         self.times = schedule(self.steps, self.config.schedule_shift)
         self.runner = Flux2Runner(model.transformer, self.times)
+        self.sensitivity = np.ones((self.blocks, 2), np.float32) if sensitivity is None else sensitivity
 
     @classmethod
     def load(cls, folder: Path) -> "Editor":
@@ -36,7 +44,9 @@ class Editor:
         digest = hashlib.sha256()
         for name in ("config.json", "model.safetensors"):
             digest.update((folder / name).read_bytes())
-        return cls(load_model(folder), digest.hexdigest()[:32])
+        measured = folder / SENSITIVITY_FILE
+        sensitivity = np.array(json.loads(measured.read_text()), np.float32) if measured.exists() else None
+        return cls(load_model(folder), digest.hexdigest()[:32], sensitivity)
 
     @property
     def blocks(self) -> int:
@@ -48,6 +58,13 @@ class Editor:
         reference = self.config.reference_px // self.config.patch_px if template.has_reference else 0
         masked = masked_tokens(template.mask, self.config.patch_px)
         return TokenLayout(self.config.text_tokens, grid, grid, reference, reference, masked)
+
+    def places(self, template: Template) -> TokenPlaces:
+        """Grid positions and RoPE factors of a template's reusable tokens."""
+        layout = self.layout(template)
+        ids = torch.cat([layout.text_ids(), layout.picture_ids()])[layout.reusable]
+        cosine, sine = self.runner.rotary(layout, layout.reusable)
+        return TokenPlaces(ids[:, :3].to(torch.int32).numpy(), cosine.float().numpy(), sine.float().numpy())
 
     def start(self, template: Template, request: Request) -> "EditState":
         return EditState(self, template, request)
@@ -84,14 +101,12 @@ class EditState:
     def rotary_full(self) -> Rotary:
         return self.editor.runner.rotary(self.layout)
 
-    @torch.no_grad()
     def begin_active(self, step: int) -> None:
         """Begin a step in which only active tokens are computed."""
         tokens = torch.cat([self.noisy, self.reference], 1)
         self._blocks = self.editor.runner.begin(tokens, self.text, step)
         self._rotary, self._output, self._selected = self.rotary_active, slice(0, len(self.masked)), None
 
-    @torch.no_grad()
     def begin_full(self, step: int) -> None:
         """Begin a step in which every token is computed."""
         picture = add_noise(self.clean, self.noise, float(self.editor.times[step]))
@@ -101,13 +116,11 @@ class EditState:
         self._rotary, self._output = self.rotary_full, slice(0, self.layout.picture_tokens)
         self._selected = self.masked
 
-    @torch.no_grad()
     def run_blocks(self, first: int, last: int, policy: AttentionPolicy) -> None:
         """Run blocks ``first`` to ``last`` (exclusive) of the step begun."""
         assert self._blocks is not None and self._rotary is not None, "begin a step first"
         self.editor.runner.run(self._blocks, first, last, self._rotary, policy)
 
-    @torch.no_grad()
     def end_step(self) -> None:
         """Take the step's prediction and move the masked tokens to the next noise level."""
         assert self._blocks is not None, "begin a step first"

@@ -1,15 +1,6 @@
 """The file that holds one template's cache: an index, then segments that can be read by byte range.
 
-Layout, all integers little-endian::
-
-    8 bytes   magic "SAKURAKV"
-    u16       version (1)
-    u32       length of the index
-    u32       CRC-32 of the index
-    index     msgpack map, see ContainerIndex
-    payload   the segments of shard 0, of shard 1, ... without gaps
-
-A segment's place follows from the sizes before it. Each has a CRC-32 in the index.
+The format is described in docs of the package beside this module: sakura/cache/FORMAT.md.
 """
 
 import contextlib
@@ -18,31 +9,26 @@ import mmap
 import struct
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
+import fsspec
 import msgspec
+from fsspec.core import url_to_fs
 
-from sakura.cache.geometry import CacheGeometry
-from sakura.codec.interface import EncodedShard, Rung
+from sakura.codec import CODECS, new_codec, options_of
+from sakura.codec.interface import CacheGeometry, Codec, EncodedCache, Ladder
 
 MAGIC = b"SAKURAKV"
-VERSION = 1
+VERSION = 2
 PREFIX = struct.Struct("<8sHII")
 MAX_INDEX_BYTES = 64 * 1024 * 1024
+MAX_SIDE = 1 << 20
 
 
 class ContainerError(Exception):
     """The file is not a cache that this version can read; the message names the part at fault."""
-
-
-class ShardIndex(msgspec.Struct, frozen=True):
-    """Where a shard's segments are, and which representations they offer."""
-
-    segment_bytes: list[int]
-    segment_crc32: list[int]
-    rungs: list[Rung]
 
 
 class ContainerIndex(msgspec.Struct, frozen=True):
@@ -51,25 +37,30 @@ class ContainerIndex(msgspec.Struct, frozen=True):
     model: str
     template: str
     codec: str
+    options: dict[str, object]
     geometry: CacheGeometry
-    shards: list[ShardIndex]
+    segment_bytes: list[int]
+    segment_crc32: list[int]
+    ladders: list[Ladder]
+    ladder_of: list[int]
 
 
-def write_container(
-    path: Path, *, model: str, template: str, codec: str, geometry: CacheGeometry, shards: Iterable[EncodedShard]
-) -> None:
-    """Write a container; the file appears only when it is complete."""
-    payload: list[bytes] = []
-    entries = []
-    for shard in shards:
-        payload.extend(shard.segments)
-        checksums = [zlib.crc32(segment) for segment in shard.segments]
-        entries.append(ShardIndex([len(segment) for segment in shard.segments], checksums, shard.rungs))
-    index = msgspec.msgpack.encode(ContainerIndex(model, template, codec, geometry, entries))
-    with replacing(path) as file:
-        file.write(PREFIX.pack(MAGIC, VERSION, len(index), zlib.crc32(index)))
-        file.write(index)
-        file.writelines(payload)
+def pack_container(encoded: EncodedCache, *, model: str, template: str, codec: Codec, geometry: CacheGeometry) -> bytes:
+    """The bytes of a container."""
+    index = msgspec.msgpack.encode(
+        ContainerIndex(
+            model,
+            template,
+            codec.name,
+            options_of(codec),
+            geometry,
+            [len(segment) for segment in encoded.segments],
+            [zlib.crc32(segment) for segment in encoded.segments],
+            encoded.ladders,
+            encoded.ladder_of,
+        )
+    )
+    return b"".join((PREFIX.pack(MAGIC, VERSION, len(index), zlib.crc32(index)), index, *encoded.segments))
 
 
 @contextlib.contextmanager
@@ -87,57 +78,149 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     partial.replace(path)
 
 
+def write_file(url: str, data: bytes) -> None:
+    """Write a local file at once, or an object of any store that fsspec knows."""
+    filesystem, path = url_to_fs(url)
+    if "file" in filesystem.protocol:
+        with replacing(Path(path)) as file:
+            file.write(data)
+    else:
+        filesystem.makedirs(filesystem._parent(path), exist_ok=True)
+        filesystem.pipe_file(path, data)
+
+
+class _ByteRanges(Protocol):
+    size: int
+
+    def read(self, start: int, end: int) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+class _MappedFile:
+    """A local file in memory."""
+
+    def __init__(self, path: str) -> None:
+        self.size = Path(path).stat().st_size
+        with Path(path).open("rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else None
+
+    def read(self, start: int, end: int) -> bytes:
+        return self._map[start:end] if self._map else b""
+
+    def close(self) -> None:
+        if self._map:
+            self._map.close()
+
+
+class _Object:
+    """An object of a store, or a file behind HTTP, read by ranges."""
+
+    def __init__(self, filesystem: fsspec.AbstractFileSystem, path: str) -> None:
+        self._filesystem, self._path = filesystem, path
+        self.size = int(filesystem.size(path))
+
+    def read(self, start: int, end: int) -> bytes:
+        return self._filesystem.cat_file(self._path, start, end) if end > start else b""
+
+    def close(self) -> None:
+        pass
+
+
 class Container:
-    """A container opened for reading. Segments are read, and their checksums verified, one at a time."""
+    """A container opened for reading, by path or URL. Segments are read, and their checksums verified, one at a time.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        size = path.stat().st_size
-        if size < PREFIX.size:
-            raise ContainerError(f"{path.name} is too short to be a SAKURA cache.")
-        with path.open("rb") as file:
-            self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        magic, version, index_bytes, checksum = PREFIX.unpack_from(self._bytes)
-        if magic != MAGIC:
-            raise ContainerError(f"{path.name} is not a SAKURA cache.")
-        if version != VERSION:
-            raise ContainerError(f"{path.name} has format version {version}; this program reads version {VERSION}.")
-        if index_bytes > min(MAX_INDEX_BYTES, size - PREFIX.size):
-            raise ContainerError(f"The index of {path.name} is longer than the file.")
-        index = self._bytes[PREFIX.size : PREFIX.size + index_bytes]
-        if zlib.crc32(index) != checksum:
-            raise ContainerError(f"The index of {path.name} is damaged (its checksum does not match).")
+    Raises FileNotFoundError where there is none, ContainerError where it cannot be read.
+    """
+
+    def __init__(self, url: str | Path) -> None:
+        filesystem, path = url_to_fs(str(url))
+        self.name = path.rsplit("/", 1)[-1]
+        local = "file" in filesystem.protocol
+        self._bytes: _ByteRanges = _MappedFile(path) if local else _Object(filesystem, path)
         try:
-            self.index = msgspec.msgpack.decode(index, type=ContainerIndex)
-        except msgspec.DecodeError as error:
-            raise ContainerError(f"The index of {path.name} cannot be read: {error}.") from error
-        geometry = self.index.geometry
-        if min(geometry.steps, geometry.blocks_per_shard, geometry.rows, geometry.columns) < 1:
-            raise ContainerError(f"The geometry in {path.name} is not one of a cache.")
-        if any(len(shard.segment_bytes) != len(shard.segment_crc32) for shard in self.index.shards):
-            raise ContainerError(f"The index of {path.name} does not have a checksum for each segment.")
-        sizes = [length for shard in self.index.shards for length in shard.segment_bytes]
-        if any(length < 0 for length in sizes) or PREFIX.size + index_bytes + sum(sizes) != size:
-            raise ContainerError(f"The segments of {path.name} do not fill the file exactly.")
-        if len(self.index.shards) != geometry.shards:
-            raise ContainerError(f"{path.name} holds {len(self.index.shards)} shards, which does not fit its geometry.")
-        offsets = itertools.accumulate(sizes, initial=PREFIX.size + index_bytes)
-        self._offsets = [[next(offsets) for _ in shard.segment_bytes] for shard in self.index.shards]
+            self.index, start = self._read_index()
+            self._check(start)
+        except BaseException:
+            self.close()
+            raise
+        self._offsets = list(itertools.accumulate(self.index.segment_bytes, initial=start))
 
-    def read_segment(self, shard: int, segment: int) -> bytes:
+    @property
+    def geometry(self) -> CacheGeometry:
+        return self.index.geometry
+
+    @property
+    def size_bytes(self) -> int:
+        return self._bytes.size
+
+    @property
+    def index_bytes(self) -> int:
+        """How much of the file comes before the first segment."""
+        return self._offsets[0]
+
+    @property
+    def codec(self) -> Codec:
+        return new_codec(self.index.codec, self.index.options)
+
+    def _read_index(self) -> tuple[ContainerIndex, int]:
+        name, size = self.name, self._bytes.size
+        prefix = self._bytes.read(0, PREFIX.size)
+        if len(prefix) < PREFIX.size:
+            raise ContainerError(f"{name} is too short to be a SAKURA cache.")
+        magic, version, index_bytes, checksum = PREFIX.unpack(prefix)
+        if magic != MAGIC:
+            raise ContainerError(f"{name} is not a SAKURA cache.")
+        if version != VERSION:
+            raise ContainerError(f"{name} has format version {version}; this program reads version {VERSION}.")
+        start = PREFIX.size + index_bytes
+        if index_bytes > MAX_INDEX_BYTES or start > size:
+            raise ContainerError(f"The index of {name} is longer than the file.")
+        index = self._bytes.read(PREFIX.size, start)
+        if zlib.crc32(index) != checksum:
+            raise ContainerError(f"The index of {name} is damaged (its checksum does not match).")
+        try:
+            return msgspec.msgpack.decode(index, type=ContainerIndex), start
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ContainerError(f"The index of {name} cannot be read: {error}.") from error
+
+    def _check(self, start: int) -> None:
+        """Refuse an index that contradicts itself or the file."""
+        name, index, geometry = self.name, self.index, self.index.geometry
+        sides = (geometry.steps, geometry.blocks, geometry.blocks_per_shard, geometry.rows, geometry.columns)
+        if min(sides) < 1 or max(sides) > MAX_SIDE or geometry.blocks % geometry.blocks_per_shard:
+            raise ContainerError(f"The geometry in {name} is not one of a cache.")
+        if index.codec not in CODECS:
+            raise ContainerError(f"{name} was encoded with {index.codec!r}; this program has {', '.join(CODECS)}.")
+        try:
+            new_codec(index.codec, index.options)
+        except (msgspec.ValidationError, ValueError) as error:
+            raise ContainerError(f"{name} has options that {index.codec} does not have: {error}.") from error
+        if len(index.segment_bytes) != len(index.segment_crc32):
+            raise ContainerError(f"The index of {name} does not have a checksum for each segment.")
+        if any(size < 0 for size in index.segment_bytes) or start + sum(index.segment_bytes) != self._bytes.size:
+            raise ContainerError(f"The segments of {name} do not fill the file exactly.")
+        if len(index.ladder_of) != geometry.shards:
+            raise ContainerError(f"{name} holds {len(index.ladder_of)} shards, which does not fit its geometry.")
+        if not all(0 <= ladder < len(index.ladders) for ladder in index.ladder_of):
+            raise ContainerError(f"{name} names a ladder that it does not have.")
+        for number, ladder in enumerate(index.ladders):
+            if not all(0 <= segment < len(index.segment_bytes) for segment in ladder.order):
+                raise ContainerError(f"Ladder {number} of {name} names a segment that there is not.")
+            if not ladder.rungs or any(not 0 <= r.start < r.stop <= len(ladder.order) for r in ladder.rungs):
+                raise ContainerError(f"Ladder {number} of {name} has rungs that do not fit it.")
+
+    def read_segment(self, segment: int) -> bytes:
         """The bytes of one segment. Raises ContainerError if they are damaged."""
-        entry = self.index.shards[shard]
-        start = self._offsets[shard][segment]
-        data = self._bytes[start : start + entry.segment_bytes[segment]]
-        if zlib.crc32(data) != entry.segment_crc32[segment]:
-            raise ContainerError(f"Segment {segment} of shard {shard} in {self.path.name} is damaged.")
+        data = self._bytes.read(self._offsets[segment], self._offsets[segment + 1])
+        if zlib.crc32(data) != self.index.segment_crc32[segment]:
+            raise ContainerError(f"Segment {segment} of {self.name} is damaged.")
         return data
 
-    def verify(self) -> None:
-        """Read every segment. Raises ContainerError naming the first damaged one."""
-        for shard, entry in enumerate(self.index.shards):
-            for segment in range(len(entry.segment_bytes)):
-                self.read_segment(shard, segment)
+    def read_all(self) -> EncodedCache:
+        """Everything. Raises ContainerError naming the first damaged segment."""
+        segments = [self.read_segment(segment) for segment in range(len(self.index.segment_bytes))]
+        return EncodedCache(segments, self.index.ladders, self.index.ladder_of)
 
     def close(self) -> None:
         self._bytes.close()

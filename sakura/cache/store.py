@@ -1,121 +1,140 @@
 """Where caches are kept, by what they are made of; what is missing is captured and encoded once."""
 
-import dataclasses
 import hashlib
+import io
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
+from fsspec.core import url_to_fs
 
-from sakura.backbone.editor import CapturedCache, Editor, capture
-from sakura.cache.container import VERSION, Container, ContainerError, replacing, write_container
-from sakura.cache.geometry import CacheGeometry
-from sakura.codec import CODECS, new_codec
-from sakura.codec.interface import Codec, EncodedShard
+from sakura.backbone.editor import Editor, capture
+from sakura.cache.container import VERSION, Container, ContainerError, pack_container, write_file
+from sakura.codec import new_codec, options_of
+from sakura.codec.interface import CacheArrays, CacheGeometry, Codec
 from sakura.templates import TemplateAssets
 
 BLOCKS_PER_SHARD = 2
 # Raised whenever capturing or encoding changes what comes out for the same options: old files are not read then.
-CAPTURE_VERSION = 1
+CAPTURE_VERSION = 2
 Progress = Callable[[float], None]
 
 
-def shard_of(geometry: CacheGeometry, cache: CapturedCache, shard: int) -> tuple[np.ndarray, np.ndarray]:
-    """One shard's K and V, float32 (matrices, rows, columns), and its tokens' importance, float32 (rows,)."""
-    step, blocks = geometry.step_of(shard), geometry.blocks_of(shard)
-    chosen = slice(blocks.start, blocks.stop)
-    kv = cache.kv[step, chosen].reshape(-1, geometry.rows, geometry.columns)
-    return kv, cache.importance[:, step, chosen].mean((0, 1))
-
-
-def geometry_of(cache: CapturedCache) -> CacheGeometry:
-    steps, blocks, _, rows, columns = cache.kv.shape
-    return CacheGeometry(steps, blocks, BLOCKS_PER_SHARD, rows, columns)
-
-
 class CacheStore:
-    """Containers in a folder. Content-addressed: another model, template, codec or option is another file."""
+    """Containers in a folder, or under a URL of any store that fsspec knows.
 
-    def __init__(self, folder: Path, editor: Editor) -> None:
-        self.folder, self.editor = folder, editor
-        self._building = threading.Lock()
-        self._open: dict[Path, Container] = {}
+    Content-addressed: another model, template, codec or option is another file.
+    """
 
-    def path(self, template: TemplateAssets, codec: Codec) -> Path:
-        options = repr(dataclasses.asdict(codec))  # type: ignore[call-overload]
-        made_of = (self.editor.fingerprint, template.fingerprint, options)
-        parts = (*made_of, str(VERSION), str(CAPTURE_VERSION), str(BLOCKS_PER_SHARD))
-        key = hashlib.sha256("|".join(parts).encode()).hexdigest()[:24]
-        return self.folder / f"{template.template_id}-{codec.name}-{key}.sakura"
+    def __init__(self, folder: Path | str, editor: Editor) -> None:
+        self.folder, self.editor = str(folder).rstrip("/"), editor
+        self._building = threading.RLock()
+        self._open: dict[str, Container] = {}
 
-    def importance_path(self, template: TemplateAssets) -> Path:
-        return self.path(template, new_codec("sakura")).with_suffix(".importance.npy")
+    def url(self, template: TemplateAssets, codec: Codec) -> str:
+        made_of = (
+            self.editor.fingerprint,
+            self.editor.sensitivity.tobytes().hex(),
+            template.fingerprint,
+            msgspec.json.encode(options_of(codec)).decode(),
+            str(VERSION),
+            str(CAPTURE_VERSION),
+            str(BLOCKS_PER_SHARD),
+        )
+        key = hashlib.sha256("|".join(made_of).encode()).hexdigest()[:24]
+        return f"{self.folder}/{template.template_id}-{codec.name}-{key}.sakura"
 
     def get(self, template: TemplateAssets, codec_name: str, progress: Progress = lambda done: None) -> Container:
-        """The template's container, building all of the template's files if one is missing. Blocks."""
-        path = self.path(template, new_codec(codec_name))
+        """The template's container, which is built if it is missing. Blocks."""
+        codec = new_codec(codec_name)
+        url = self.url(template, codec)
         with self._building:
-            if path in self._open:
-                return self._open[path]
-            container = self._read(path, template)
-            if container is None:
-                self._build(template, progress)
-                container = Container(path)
-            self._open[path] = container
-            return container
+            if url not in self._open:
+                container = self._read(url, template)
+                if container is None:
+                    self._build(template, codec, progress)
+                    container = Container(url)
+                self._open[url] = container
+            return self._open[url]
 
     def opened(self, template: TemplateAssets, codec_name: str) -> Container | None:
         """The template's container if it is open already, without waiting for another one's build."""
-        return self._open.get(self.path(template, new_codec(codec_name)))
+        return self._open.get(self.url(template, new_codec(codec_name)))
 
     def forget(self, container: Container) -> None:
         """Do not serve this container any more: the next ``get`` verifies the file and builds it anew if it must."""
-        self._open = {path: known for path, known in self._open.items() if known is not container}
+        self._open = {url: known for url, known in self._open.items() if known is not container}
 
     def importance(self, template: TemplateAssets) -> np.ndarray:
         """Importance of each captured request: float32 (requests, steps, blocks, reusable). Blocks like ``get``."""
-        path = self.importance_path(template)
         with self._building:
-            try:
-                return np.load(path, allow_pickle=False)
-            except (OSError, ValueError, EOFError):  # missing, or damaged on disk
-                self._build(template, lambda done: None)
-                return np.load(path, allow_pickle=False)
+            known = self._read_importance(template)
+            if known is None:
+                self._capture(template)
+                known = self._read_importance(template)
+                assert known is not None
+            return known
 
-    def _read(self, path: Path, template: TemplateAssets) -> Container | None:
-        """The container at ``path`` if it is whole and of this template and model; otherwise it is to be rebuilt."""
-        if not path.exists():
-            return None
+    def arrays(self, template: TemplateAssets) -> tuple[CacheGeometry, CacheArrays]:
+        """What codecs encode, from the full cache on disk (so numbers are those of fp16). Blocks like ``get``."""
+        importance = self.importance(template)
+        container = self.get(template, "uncompressed")
+        geometry, full = container.geometry, container.read_all()
+        numbers = np.frombuffer(b"".join(full.segments), "<f2").astype(np.float32)
+        kv = numbers.reshape(geometry.steps, geometry.blocks, 2, geometry.rows, geometry.columns)
+        places = self.editor.places(template.for_editor())
+        return geometry, CacheArrays(kv, importance.mean(0), self.editor.sensitivity, places)
+
+    def _importance_url(self, template: TemplateAssets) -> str:
+        return self.url(template, new_codec("uncompressed")).removesuffix(".sakura") + ".importance.npy"
+
+    def _read_importance(self, template: TemplateAssets) -> np.ndarray | None:
+        filesystem, path = url_to_fs(self._importance_url(template))
         try:
-            container = Container(path)
-            container.verify()
-        except ContainerError:
+            return np.load(io.BytesIO(filesystem.cat_file(path)), allow_pickle=False)
+        except (OSError, ValueError, EOFError):  # missing, or damaged on disk
+            return None
+
+    def _read(self, url: str, template: TemplateAssets) -> Container | None:
+        """The container there if it is whole and of this template and model; otherwise it is to be rebuilt."""
+        try:
+            container = Container(url)
+            container.read_all()
+        except (FileNotFoundError, ContainerError):
             return None
         expected = (self.editor.fingerprint, template.fingerprint)
         return container if (container.index.model, container.index.template) == expected else None
 
-    def _build(self, template: TemplateAssets, progress: Progress) -> None:
+    def _build(self, template: TemplateAssets, codec: Codec, progress: Progress) -> None:
         progress(0.0)
+        if codec.name == "uncompressed":
+            self._capture(template)
+        else:
+            geometry, arrays = self.arrays(template)
+            progress(0.6)
+            self._write(template, codec, geometry, arrays)
+        progress(1.0)
+
+    def _capture(self, template: TemplateAssets) -> None:
+        """Capture the template; keep the full cache and the importance of its tokens."""
         cache = capture(self.editor, template.for_editor(), template.typical_requests())
-        geometry = geometry_of(cache)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with replacing(self.importance_path(template)) as file:
-            np.save(file, cache.importance)
-        total = geometry.shards * len(CODECS)
-        for number, name in enumerate(CODECS):
-            codec = new_codec(name)
+        steps, blocks, _, rows, columns = cache.kv.shape
+        geometry = CacheGeometry(steps, blocks, BLOCKS_PER_SHARD, rows, columns)
+        scores = io.BytesIO()
+        np.save(scores, cache.importance)
+        write_file(self._importance_url(template), scores.getvalue())
+        places = self.editor.places(template.for_editor())
+        arrays = CacheArrays(cache.kv, cache.importance.mean(0), self.editor.sensitivity, places)
+        self._write(template, new_codec("uncompressed"), geometry, arrays)
 
-            def encoded(codec: Codec = codec, first: int = number * geometry.shards) -> Iterator[EncodedShard]:
-                for shard in range(geometry.shards):
-                    yield codec.encode(*shard_of(geometry, cache, shard))
-                    progress(0.3 + 0.7 * (first + shard + 1) / total)
-
-            write_container(
-                self.path(template, codec),
-                model=self.editor.fingerprint,
-                template=template.fingerprint,
-                codec=name,
-                geometry=geometry,
-                shards=encoded(),
-            )
+    def _write(self, template: TemplateAssets, codec: Codec, geometry: CacheGeometry, arrays: CacheArrays) -> None:
+        data = pack_container(
+            codec.encode(geometry, arrays),
+            model=self.editor.fingerprint,
+            template=template.fingerprint,
+            codec=codec,
+            geometry=geometry,
+        )
+        write_file(self.url(template, codec), data)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
@@ -32,7 +32,6 @@ from sakura.cloud.protocol import (
     encode,
 )
 from sakura.cloud.source import Arrival, ShardDamagedError, SourceLostError
-from sakura.codec.interface import Representation
 from sakura.errors import UserError
 from sakura.network.trace import Trace
 
@@ -213,8 +212,8 @@ class CloudStream:
         self._announced: Arrival | None = None
         self._failure: str | None = None
 
-    async def fetch(self, shard: int, representation: Representation) -> None:
-        await self._client.send(Fetch(self.number, shard, representation))
+    async def fetch(self, shard: int, segments: Sequence[int]) -> None:
+        await self._client.send(Fetch(self.number, shard, list(segments)))
 
     async def next(self) -> Arrival:
         arrival = await self._news.get()
@@ -240,7 +239,6 @@ class CloudStream:
         if isinstance(message, ShardHeader):
             arrival = Arrival(
                 message.shard,
-                message.representation,
                 message.segment_ids,
                 message.segment_bytes,
                 message.segment_crc32,

@@ -1,19 +1,18 @@
 """Messages between the cloud and those that use it, over a websocket: msgpack maps with a ``kind`` field.
 
-The cloud learns template ids, representations and network settings; no message has room for a picture or a prompt.
+The cloud learns template ids, segment numbers and network settings; no message has room for a picture or a prompt.
 """
 
 from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from sakura.cache.geometry import CacheGeometry
-from sakura.codec.interface import Representation, Rung
+from sakura.codec.interface import CacheGeometry, Ladder
 from sakura.portraits.tasks import Subject
 
 T = TypeVar("T")
 
-VERSION = 1
+VERSION = 2
 PIECE_BYTES = 16 * 1024
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MAX_TRACE_ROWS = 100_000
@@ -55,11 +54,11 @@ class OpenStream(_Message, frozen=True, tag="open_stream"):
 
 
 class Fetch(_Message, frozen=True, tag="fetch"):
-    """Ask for a shard in a representation. Shards are sent in the order asked."""
+    """Ask for segments, on behalf of a shard. They are sent in the order asked."""
 
     stream: int
     shard: int
-    representation: Representation
+    segments: list[int]
 
 
 class Cancel(_Message, frozen=True, tag="cancel"):
@@ -103,8 +102,17 @@ class Building(_Message, frozen=True, tag="building"):
     done: float
 
 
+class CodecOffer(msgspec.Struct, frozen=True):
+    """A template's cache in one codec: its options, its segments' sizes, and the representations of each shard."""
+
+    options: dict[str, object]
+    segment_bytes: list[int]
+    ladders: list[Ladder]
+    ladder_of: list[int]
+
+
 class Description(_Message, frozen=True, tag="description"):
-    """A template and its cache. ``rungs[codec][shard]`` are the representations on offer."""
+    """A template and its cache in each codec that is streamed."""
 
     template_id: str
     subject: Subject
@@ -114,7 +122,7 @@ class Description(_Message, frozen=True, tag="description"):
     model: str
     template: str
     geometry: CacheGeometry
-    rungs: dict[str, list[list[Rung]]]
+    codecs: dict[str, CodecOffer]
 
 
 class Importance(_Message, frozen=True, tag="importance"):
@@ -126,11 +134,10 @@ class Importance(_Message, frozen=True, tag="importance"):
 
 
 class ShardHeader(_Message, frozen=True, tag="shard_header"):
-    """A shard's segments follow as pieces: their ids, sizes and CRC-32s, in the order sent."""
+    """The segments asked for a shard follow as pieces: their ids, sizes and CRC-32s, in the order sent."""
 
     stream: int
     shard: int
-    representation: Representation
     segment_ids: list[int]
     segment_bytes: list[int]
     segment_crc32: list[int]

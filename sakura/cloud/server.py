@@ -26,6 +26,7 @@ from sakura.cloud.protocol import (
     Building,
     Cancel,
     CloseStream,
+    CodecOffer,
     Describe,
     Description,
     EmulateLink,
@@ -42,7 +43,7 @@ from sakura.cloud.protocol import (
     decode_to_cloud,
     encode,
 )
-from sakura.codec import CODECS, new_codec
+from sakura.codec import CODECS
 from sakura.errors import UserError
 from sakura.network.link import LinkClosedError, PacedLink
 from sakura.network.trace import Trace, checked_trace
@@ -51,6 +52,7 @@ from sakura.templates import TemplateAssets, TemplateLibrary
 
 log = logging.getLogger(__name__)
 
+STREAMED_CODECS = ("sakura", "uncompressed")
 MAX_STREAMS = 8
 MAX_LINKS = 256
 MAX_TASKS = 64
@@ -87,7 +89,6 @@ class _Stream:
     ) -> None:
         self.number, self.container, self.link = number, container, link
         self._damaged = damaged
-        self.codec = new_codec(container.index.codec)
         self.fetches: asyncio.Queue[Fetch] = asyncio.Queue(MAX_QUEUED_FETCHES)
         self.cancelled: set[int] = set()
         self._paced: PacedLink | None = None
@@ -116,10 +117,9 @@ class _Stream:
                 self.cancelled.discard(fetch.shard)
 
     async def _send_shard(self, fetch: Fetch) -> None:
-        entry = self.container.index.shards[fetch.shard]
-        ids = list(self.codec.segment_ids(fetch.representation))
+        ids, index = fetch.segments, self.container.index
         try:
-            data = b"".join(self.container.read_segment(fetch.shard, segment) for segment in ids)
+            data = b"".join(self.container.read_segment(segment) for segment in ids)
         except ContainerError as error:
             self._damaged(self.container)
             await self._pass(Refused(f"stream {self.number}", str(error)))
@@ -128,10 +128,9 @@ class _Stream:
             ShardHeader(
                 self.number,
                 fetch.shard,
-                fetch.representation,
                 ids,
-                [entry.segment_bytes[segment] for segment in ids],
-                [entry.segment_crc32[segment] for segment in ids],
+                [index.segment_bytes[segment] for segment in ids],
+                [index.segment_crc32[segment] for segment in ids],
             )
         )
         for start in range(0, len(data), PIECE_BYTES):
@@ -257,7 +256,15 @@ def _describe(template: TemplateAssets, containers: dict[str, Container]) -> Des
         model=index.model,
         template=index.template,
         geometry=index.geometry,
-        rungs={name: [shard.rungs for shard in container.index.shards] for name, container in containers.items()},
+        codecs={
+            name: CodecOffer(
+                container.index.options,
+                container.index.segment_bytes,
+                container.index.ladders,
+                container.index.ladder_of,
+            )
+            for name, container in containers.items()
+        },
     )
 
 
@@ -334,12 +341,12 @@ class _Session:
         stream = self.streams.get(message.stream)
         if stream is None:
             return
-        shards = stream.container.index.shards
-        known = 0 <= message.shard < len(shards) and any(
-            rung.representation == message.representation for rung in shards[message.shard].rungs
-        )
-        if not known or stream.fetches.full():
-            reason = "asks for too much at once" if known else "asks for a shard or representation that is not on offer"
+        index = stream.container.index
+        segments = range(len(index.segment_bytes))
+        known = 0 <= message.shard < len(index.ladder_of) and all(segment in segments for segment in message.segments)
+        once = len(set(message.segments)) == len(message.segments)
+        if not known or not once or stream.fetches.full():
+            reason = "asks for too much at once" if known else "asks for a shard or segment that there is not"
             self._spawn(self.send(Refused(f"stream {message.stream}", f"Stream {message.stream} {reason}.")))
             return
         stream.cancelled.discard(message.shard)
@@ -347,7 +354,7 @@ class _Session:
 
     def _cancel(self, message: Cancel) -> None:
         stream = self.streams.get(message.stream)
-        if stream and 0 <= message.shard < len(stream.container.index.shards):
+        if stream and 0 <= message.shard < len(stream.container.index.ladder_of):
             stream.cancelled.add(message.shard)
 
     async def _guarded(self, about: str, work: Awaitable[None]) -> None:
@@ -366,7 +373,7 @@ class _Session:
             self._spawn(self.send(Building(message.template_id, done)))
 
         template = self.cloud.templates.get(message.template_id)
-        containers = {name: await self.cloud.container(message.template_id, name, progress) for name in CODECS}
+        containers = {name: await self.cloud.container(message.template_id, name, progress) for name in STREAMED_CODECS}
         await self.send(_describe(template, containers))
 
     async def _importance(self, message: AskImportance) -> None:

@@ -4,8 +4,6 @@ import zlib
 from collections.abc import Sequence
 from typing import Protocol
 
-from sakura.codec.interface import Representation
-
 
 class SourceLostError(Exception):
     """No more shards will come. The message is a sentence for people."""
@@ -21,13 +19,12 @@ class Arrival:
     def __init__(
         self,
         shard: int,
-        representation: Representation,
         segment_ids: Sequence[int],
         segment_bytes: Sequence[int],
         segment_crc32: Sequence[int],
         started_s: float,
     ) -> None:
-        self.shard, self.representation, self.started_s = shard, representation, started_s
+        self.shard, self.started_s = shard, started_s
         self.finished_s = started_s
         self.wire_bytes = 0
         self._ids, self._sizes, self._checksums = segment_ids, segment_bytes, segment_crc32
@@ -62,8 +59,8 @@ class Arrival:
 class ShardSource(Protocol):
     """A stream of one template's shards."""
 
-    async def fetch(self, shard: int, representation: Representation) -> None:
-        """Ask for a shard. Raises SourceLostError."""
+    async def fetch(self, shard: int, segments: Sequence[int]) -> None:
+        """Ask for segments on behalf of a shard. Raises SourceLostError."""
         ...
 
     async def next(self) -> Arrival:
@@ -79,7 +76,7 @@ class NoSource:
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
-    async def fetch(self, shard: int, representation: Representation) -> None:
+    async def fetch(self, shard: int, segments: Sequence[int]) -> None:
         raise SourceLostError(self._reason)
 
     async def next(self) -> Arrival:

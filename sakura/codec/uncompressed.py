@@ -1,34 +1,60 @@
 """The full cache: fp16 numbers as they are. The reference that quality is measured against."""
 
-import dataclasses
 from collections.abc import Mapping
+from typing import ClassVar
 
+import msgspec
 import numpy as np
 
-from sakura.codec.interface import EncodedShard, Representation, Rung, ShardShape, require_finite
+from sakura.codec.interface import (
+    CacheArrays,
+    CacheGeometry,
+    EncodedCache,
+    Ladder,
+    Representation,
+    Rung,
+    TokenPlaces,
+    require_finite,
+)
 
 FULL = Representation(rank=0, left_bits=16, right_bits=16)
 
 
-@dataclasses.dataclass(frozen=True)
-class UncompressedCodec:
+class UncompressedCodec(msgspec.Struct, frozen=True, kw_only=True):
     """One segment a shard, one representation."""
 
-    name: str = "uncompressed"
+    name: ClassVar[str] = "uncompressed"
 
-    def segment_ids(self, representation: Representation) -> list[int]:
-        return [0]
+    def encode(self, geometry: CacheGeometry, arrays: CacheArrays) -> EncodedCache:
+        require_finite(arrays.kv)
+        halves = np.clip(arrays.kv, -65504, 65504).astype("<f2")
+        segments = []
+        for shard in range(geometry.shards):
+            blocks = geometry.blocks_of(shard)
+            segments.append(halves[geometry.step_of(shard), blocks.start : blocks.stop].tobytes())
+        ladders = [Ladder([index], [Rung(FULL, 0, 1, len(data), 0.0)]) for index, data in enumerate(segments)]
+        return EncodedCache(segments, ladders, list(range(geometry.shards)))
 
-    def encode(self, shard: np.ndarray, importance: np.ndarray) -> EncodedShard:
-        require_finite(shard)
-        segment = np.clip(shard, -65504, 65504).astype("<f2").tobytes()
-        return EncodedShard([segment], [Rung(FULL, len(segment), 0.0)])
+    def decoder(self, geometry: CacheGeometry, places: TokenPlaces) -> "UncompressedDecoder":
+        return UncompressedDecoder(geometry)
 
-    def decode(self, shape: ShardShape, representation: Representation, segments: Mapping[int, bytes]) -> np.ndarray:
-        expected = shape.matrices * shape.rows * shape.columns * 2
-        if 0 not in segments:
-            raise ValueError("Segment 0 of the shard is missing.")
-        if len(segments[0]) != expected:
-            raise ValueError(f"The shard has {len(segments[0])} bytes instead of {expected}.")
-        numbers = np.frombuffer(segments[0], "<f2").astype(np.float32)
-        return numbers.reshape(shape.matrices, shape.rows, shape.columns)
+
+class UncompressedDecoder:
+    """Keeps what arrived until it is asked for."""
+
+    def __init__(self, geometry: CacheGeometry) -> None:
+        self.geometry = geometry
+        self._segments: dict[int, bytes] = {}
+
+    def add(self, segments: Mapping[int, bytes]) -> None:
+        expected = self.geometry.full_cache_bytes // self.geometry.shards
+        for number, data in segments.items():
+            if len(data) != expected:
+                raise ValueError(f"Segment {number} has {len(data)} bytes instead of {expected}.")
+        self._segments.update(segments)
+
+    def shard(self, shard: int) -> np.ndarray:
+        if shard not in self._segments:
+            raise ValueError(f"Segment {shard} of the cache is missing.")
+        numbers = np.frombuffer(self._segments[shard], "<f2").astype(np.float32)
+        return numbers.reshape(self.geometry.matrices, self.geometry.rows, self.geometry.columns)

@@ -1,10 +1,11 @@
 """Controllers: which representation of a shard to send, chosen before it is sent."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
-from sakura.codec.interface import Rung
+from sakura.codec.interface import Ladder, Rung
 
 SLACK_SHARE = 0.25
 
@@ -13,6 +14,7 @@ SLACK_SHARE = 0.25
 class Situation:
     """What a controller knows when it chooses for ``shard``.
 
+    ``rungs`` have the sizes of what would still have to be fetched; earlier shards may have brought a part.
     ``slack_s``: from the moment the link is free until the shard is needed, reconstruction taken off.
     ``shard_s``: how long executing a shard takes.
     """
@@ -57,6 +59,8 @@ class DeadlineController:
         fitting = [rung for rung in rungs if rung.size_bytes <= budget_bytes]
         if not fitting:
             return Choice(rungs[0], budget_bytes, "late already, so the smallest representation")
+        if fitting[-1].size_bytes == 0:
+            return Choice(fitting[-1], budget_bytes, "what earlier steps brought serves this one too")
         reason = "the finest there is" if fitting[-1] is rungs[-1] else "the finest that arrives in time"
         return Choice(fitting[-1], budget_bytes, reason)
 
@@ -64,31 +68,43 @@ class DeadlineController:
 class BudgetController:
     """Spends a number of bytes on the whole template so that the summed distortion is least.
 
-    All shards are taken to the same price of a byte; each rung list is a convex hull, so taking the steepest next
-    step until the budget is spent is optimal but for the last step.
+    Ladders are raised one rung at a time, each time the one that gains most for a byte that is not paid for yet. Rungs
+    are on convex hulls, so this is optimal but for the last steps and for what ladders share.
     """
 
-    def __init__(self, rungs_per_shard: Sequence[Sequence[Rung]], budget_bytes: int) -> None:
-        chosen = [0] * len(rungs_per_shard)
-        spent = sum(rungs[0].size_bytes for rungs in rungs_per_shard)
-        steps = [
-            (
-                (rungs[index + 1].distortion - rungs[index].distortion)
-                / (rungs[index + 1].size_bytes - rungs[index].size_bytes),
-                shard,
-                index + 1,
-            )
-            for shard, rungs in enumerate(rungs_per_shard)
-            for index in range(len(rungs) - 1)
-        ]
-        for _, shard, index in sorted(steps):
-            cost = rungs_per_shard[shard][index].size_bytes - rungs_per_shard[shard][index - 1].size_bytes
-            if index == chosen[shard] + 1 and spent + cost <= budget_bytes:
-                chosen[shard] = index
-                spent += cost
-        self.chosen = chosen
+    def __init__(
+        self, ladders: Sequence[Ladder], ladder_of: Sequence[int], segment_bytes: Sequence[int], budget_bytes: int
+    ) -> None:
+        self._ladder_of = ladder_of
+        shards_of = Counter(ladder_of)
+        chosen = [0] * len(ladders)
+        users = Counter(segment for ladder in ladders for segment in ladder.segments(ladder.rungs[0]))
+        spent = sum(segment_bytes[segment] for segment in users)
+        while True:
+            best: tuple[float, int, int] | None = None
+            for number, ladder in enumerate(ladders):
+                if chosen[number] + 1 == len(ladder.rungs):
+                    continue
+                current, rung = ladder.rungs[chosen[number] : chosen[number] + 2]
+                old, new = set(ladder.segments(current)), set(ladder.segments(rung))
+                extra = sum(segment_bytes[segment] for segment in new - old if users[segment] == 0)
+                extra -= sum(segment_bytes[segment] for segment in old - new if users[segment] == 1)
+                if spent + extra > budget_bytes:
+                    continue
+                gain = shards_of[number] * (current.distortion - rung.distortion) / max(1, extra)
+                if best is None or gain > best[0]:
+                    best = (gain, number, extra)
+            if best is None:
+                break
+            _, number, extra = best
+            ladder = ladders[number]
+            users.subtract(ladder.segments(ladder.rungs[chosen[number]]))
+            chosen[number] += 1
+            users.update(ladder.segments(ladder.rungs[chosen[number]]))
+            spent += extra
+        self.chosen = chosen  # rung of each ladder
         self.spent_bytes = spent
 
     def choose(self, situation: Situation) -> Choice:
-        rung = situation.rungs[self.chosen[situation.shard]]
+        rung = situation.rungs[self.chosen[self._ladder_of[situation.shard]]]
         return Choice(rung, rung.size_bytes, "its share of the bytes to spend")

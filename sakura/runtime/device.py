@@ -9,12 +9,11 @@ import numpy as np
 
 from sakura.backbone.editor import Editor
 from sakura.backbone.inputs import Request
-from sakura.cache.geometry import CacheGeometry
 from sakura.cloud.client import CloudClient
 from sakura.cloud.protocol import Description
 from sakura.cloud.source import NoSource, ShardDamagedError, ShardSource, SourceLostError
 from sakura.codec import new_codec
-from sakura.codec.uncompressed import FULL
+from sakura.codec.interface import CacheGeometry
 from sakura.control.controllers import BudgetController, Controller, DeadlineController
 from sakura.control.estimators import DiscountedEstimator, Estimator
 from sakura.errors import UserError
@@ -66,10 +65,10 @@ async def fetch_all(
     shards: list[ShardKv] = []
     try:
         for shard in range(geometry.shards):
-            await source.fetch(shard, FULL)
+            await source.fetch(shard, [shard])
             while not (arrival := await source.next()).complete:
                 pass
-            kv, _ = await run.reconstruct(shard, FULL, arrival.segments())
+            kv, _ = await run.reconstruct(shard, arrival.segments())
             shards.append(kv)
     except (SourceLostError, ShardDamagedError) as error:
         raise UserError(str(error)) from error
@@ -140,8 +139,8 @@ class Device:
         if (geometry.steps, geometry.blocks, geometry.rows, geometry.columns) != expected:
             raise UserError(f"The cache of {assets.template_id!r} has a shape that this device's model cannot use.")
         for codec in CODEC_OF_SYSTEM.values():
-            rungs = description.rungs.get(codec, [])
-            if len(rungs) != geometry.shards or not all(rungs):
+            offer = description.codecs.get(codec)
+            if offer is None or len(offer.ladder_of) != geometry.shards:
                 raise UserError(
                     f"The cloud offers no complete {codec} cache of {assets.template_id!r}; build it again."
                 )
@@ -161,7 +160,7 @@ class Device:
                     if kind == "full":
                         await run.execute_locally(shard)
                         continue
-                    kv, span = await run.reconstruct(shard, FULL, {0: empty})
+                    kv, span = await run.reconstruct(shard, {shard: empty})
                     reconstruct_s = span.end - span.start
                     start += reconstruct_s
                     await run.execute(shard, kv)
@@ -246,6 +245,8 @@ class Device:
         self, job: Job, prepared: PreparedTemplate, request: Request, cloud_url: str, clock: RunClock, emit: EventSink
     ) -> Outcome:
         codec_name = CODEC_OF_SYSTEM[job.system]
+        offer = prepared.description.codecs[codec_name]
+        codec = new_codec(codec_name, offer.options)
         source: ShardSource
         try:
             cloud = await self.connect(cloud_url)
@@ -253,16 +254,16 @@ class Device:
         except (UserError, SourceLostError) as error:
             # The device knows the template, so it can still edit it by itself.
             source = NoSource(str(error))
-        rungs = prepared.description.rungs[codec_name]
         controller: Controller = DeadlineController()
         if job.rate_budget_bytes is not None and job.system == "sakura":
-            controller = BudgetController(rungs, job.rate_budget_bytes)
+            controller = BudgetController(offer.ladders, offer.ladder_of, offer.segment_bytes, job.rate_budget_bytes)
         try:
             pipeline = Pipeline(
                 geometry=prepared.geometry,
-                rungs=rungs,
+                ladders=[offer.ladders[number] for number in offer.ladder_of],
+                segment_bytes=offer.segment_bytes,
                 source=source,
-                run=self.engine.start(prepared.assets.for_editor(), request, prepared.geometry, new_codec(codec_name)),
+                run=self.engine.start(prepared.assets.for_editor(), request, prepared.geometry, codec),
                 controller=controller,
                 estimator=self._estimator(job.system),
                 profile=prepared.profile,

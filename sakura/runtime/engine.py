@@ -17,8 +17,7 @@ import torch
 from sakura.backbone.attention import BlockKv, Inject, Plain
 from sakura.backbone.editor import Editor, EditState
 from sakura.backbone.inputs import Request, Template
-from sakura.cache.geometry import CacheGeometry
-from sakura.codec.interface import Codec, Representation
+from sakura.codec.interface import CacheGeometry, Codec
 
 ShardKv = dict[int, BlockKv]
 
@@ -34,10 +33,11 @@ class Span:
 class EngineRun(Protocol):
     """One edit on an engine. Work of a kind runs in the order of its calls."""
 
-    def reconstruct(
-        self, shard: int, representation: Representation, segments: Mapping[int, bytes]
-    ) -> Awaitable[tuple[ShardKv, Span]]:
-        """Rebuild K and V of a shard. Raises ValueError where segments do not fit it."""
+    def reconstruct(self, shard: int, segments: Mapping[int, bytes]) -> Awaitable[tuple[ShardKv, Span]]:
+        """Take in segments and rebuild K and V of a shard from all that came so far.
+
+        Raises ValueError where segments do not fit the cache.
+        """
         ...
 
     def execute(self, shard: int, kv: ShardKv) -> Awaitable[Span]:
@@ -77,7 +77,8 @@ class TorchEngineRun:
     def __init__(
         self, engine: TorchEngine, template: Template, request: Request, geometry: CacheGeometry, codec: Codec
     ) -> None:
-        self.engine, self.geometry, self.codec = engine, geometry, codec
+        self.engine, self.geometry = engine, geometry
+        self.decoder = codec.decoder(geometry, engine.editor.places(template))
         self.loop = asyncio.get_running_loop()
         self._state: EditState | None = None
         self._start: Callable[[], EditState] = lambda: engine.editor.start(template, request)
@@ -95,10 +96,8 @@ class TorchEngineRun:
         assert self._state is not None
         return self._state
 
-    def reconstruct(
-        self, shard: int, representation: Representation, segments: Mapping[int, bytes]
-    ) -> Awaitable[tuple[ShardKv, Span]]:
-        return self.loop.run_in_executor(self.engine.helper, self._reconstruct, shard, representation, segments)
+    def reconstruct(self, shard: int, segments: Mapping[int, bytes]) -> Awaitable[tuple[ShardKv, Span]]:
+        return self.loop.run_in_executor(self.engine.helper, self._reconstruct, shard, segments)
 
     def execute(self, shard: int, kv: ShardKv) -> Awaitable[Span]:
         return self.loop.run_in_executor(self.engine.compute, self._execute, shard, kv)
@@ -109,11 +108,10 @@ class TorchEngineRun:
     def picture(self) -> Awaitable[np.ndarray]:
         return self.loop.run_in_executor(self.engine.helper, self.state.picture)
 
-    def _reconstruct(
-        self, shard: int, representation: Representation, segments: Mapping[int, bytes]
-    ) -> tuple[ShardKv, Span]:
+    def _reconstruct(self, shard: int, segments: Mapping[int, bytes]) -> tuple[ShardKv, Span]:
         start = time.perf_counter()
-        matrices = torch.from_numpy(self.codec.decode(self.geometry.shard_shape, representation, segments))
+        self.decoder.add(segments)
+        matrices = torch.from_numpy(self.decoder.shard(shard))
         heads = self.engine.editor.runner.heads
         blocks = matrices.unflatten(-1, (heads, -1))
         kv = {

@@ -8,13 +8,13 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
-from sakura.cache.geometry import CacheGeometry
 from sakura.cloud.source import Arrival, ShardDamagedError, ShardSource, SourceLostError
-from sakura.codec.interface import Rung
+from sakura.codec.interface import CacheGeometry, Ladder, Rung
 from sakura.control.controllers import Controller, Situation
 from sakura.control.estimators import Estimator, RateMeter, Sample
 from sakura.events import (
@@ -80,7 +80,7 @@ class RunClock:
 
 
 class Pipeline:
-    """One edit with a streamed cache.
+    """One edit with a streamed cache. ``ladders`` has one a shard; what one shard brought, later ones need not fetch.
 
     ``patient`` does not give up on a slow network (the full cache as a baseline), only on a dead one.
     """
@@ -89,7 +89,8 @@ class Pipeline:
         self,
         *,
         geometry: CacheGeometry,
-        rungs: Sequence[Sequence[Rung]],
+        ladders: Sequence[Ladder],
+        segment_bytes: Sequence[int],
         source: ShardSource,
         run: EngineRun,
         controller: Controller,
@@ -100,7 +101,8 @@ class Pipeline:
         emit: EventSink,
         patient: bool = False,
     ) -> None:
-        self.geometry, self.rungs, self.source, self.run = geometry, rungs, source, run
+        self.geometry, self.ladders, self.segment_bytes = geometry, ladders, segment_bytes
+        self.source, self.run = source, run
         self.controller, self.estimator, self.profile, self.rtt_s = controller, estimator, profile, rtt_s
         self.emit, self.patient = emit, patient
         self.clock = clock
@@ -109,7 +111,11 @@ class Pipeline:
         self._ready: list[asyncio.Future[None]] = [loop.create_future() for _ in range(geometry.shards)]
         self._kv: dict[int, ShardKv] = {}  # reconstructed, not yet handed to execution
         self._ready_s: dict[int, float] = {}
-        self._outstanding: dict[int, Rung] = {}
+        self._requested: set[int] = set()  # segments asked for so far
+        self._outstanding: dict[int, list[int]] = {}  # segments of shards that have not arrived in whole
+        self._followers: dict[int, list[int]] = {}  # shards that only wait for what another shard fetches
+        self._last_fetched = -1
+        self._reconstructing: set[asyncio.Task[None]] = set()
         self._asked_s: dict[int, float] = {}
         self._seen_bytes: dict[int, int] = {}
         self._meter = RateMeter()
@@ -124,15 +130,16 @@ class Pipeline:
 
     async def edit(self) -> Outcome:
         """Run to the end. Raises only what the engine raises: a lost or slow network is survived on the device."""
-        receiving = [asyncio.create_task(self._survive(work)) for work in (self._request(), self._receive())]
+        tasks = [asyncio.create_task(self._survive(work)) for work in (self._request(), self._receive())]
         try:
             fell_back = await self._execute()
             picture = await self.run.picture()
             return Outcome(picture, self.received_bytes, self.network_wait_s, fell_back)
         finally:
-            for task in receiving:
+            tasks += self._reconstructing
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*receiving, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             for future in self._ready:
                 future.cancel()
             self._kv.clear()
@@ -166,13 +173,14 @@ class Pipeline:
         predicted = self.estimator.predict_mbps()
         situation = Situation(
             shard=shard,
-            rungs=self.rungs[shard],
+            rungs=self._rungs(shard),
             slack_s=self._slack_s(shard, predicted),
             shard_s=self.shard_s,
             predicted_mbps=predicted,
         )
         choice = self.controller.choose(situation)
-        self._outstanding[shard] = choice.rung
+        segments = [s for s in self.ladders[shard].segments(choice.rung) if s not in self._requested]
+        self._requested.update(segments)
         representation = choice.rung.representation
         self.emit(
             RepresentationChosen(
@@ -187,13 +195,31 @@ class Pipeline:
                 reason=choice.reason,
             )
         )
-        self._asked_s[shard] = asyncio.get_running_loop().time()
-        await self.source.fetch(shard, representation)
+        if segments:
+            self._outstanding[shard] = segments
+            self._last_fetched = shard
+            self._asked_s[shard] = asyncio.get_running_loop().time()
+            await self.source.fetch(shard, segments)
+        elif self._last_fetched in self._outstanding:
+            self._followers.setdefault(self._last_fetched, []).append(shard)
+        else:
+            self._start_reconstruction(shard, {})
+
+    def _rungs(self, shard: int) -> list[Rung]:
+        """What is on offer for a shard; sizes are of what has not been asked for yet."""
+        ladder = self.ladders[shard]
+        return [
+            msgspec.structs.replace(rung, size_bytes=self._bytes_of(set(ladder.segments(rung)) - self._requested))
+            for rung in ladder.rungs
+        ]
+
+    def _bytes_of(self, segments: Iterable[int]) -> int:
+        return sum(self.segment_bytes[segment] for segment in segments)
 
     def _slack_s(self, shard: int, predicted_mbps: float) -> float:
         """From the link being free for this shard until execution needs it, reconstruction taken off."""
         now = self.clock.now()
-        waiting_bytes = sum(rung.size_bytes for rung in self._outstanding.values()) - self._arriving_bytes
+        waiting_bytes = sum(map(self._bytes_of, self._outstanding.values())) - self._arriving_bytes
         link_free = now + 8e-6 * waiting_bytes / predicted_mbps
         link_free = max(link_free, now + self.rtt_s)
         start = max(now, self._last_end + (self._submitted - self._executed) * self.shard_s)
@@ -205,24 +231,41 @@ class Pipeline:
 
     async def _receive(self) -> None:
         previous_s = 0.0  # when the previous message arrived
-        reconstructing: set[asyncio.Task[None]] = set()
+        while True:
+            arrival = await self.source.next()
+            if arrival.shard not in self._outstanding:
+                continue
+            self._measure(arrival, previous_s)
+            previous_s = arrival.finished_s
+            self._arriving_bytes = 0 if arrival.complete else arrival.wire_bytes
+            if arrival.complete:
+                await self._take(arrival)
+
+    async def _take(self, arrival: Arrival) -> None:
+        """A shard's segments are there: rebuild it, and those that waited for the same. Damaged ones are sent anew."""
         try:
-            while True:
-                arrival = await self.source.next()
-                if arrival.shard not in self._outstanding:
-                    continue
-                self._measure(arrival, previous_s)
-                previous_s = arrival.finished_s
-                self._arriving_bytes = 0 if arrival.complete else arrival.wire_bytes
-                if arrival.complete:
-                    del self._outstanding[arrival.shard]
-                    self._tell_received(arrival)
-                    task = asyncio.create_task(self._survive(self._reconstruct(arrival)))
-                    reconstructing.add(task)
-                    task.add_done_callback(reconstructing.discard)
-        finally:
-            for task in reconstructing:
-                task.cancel()
+            segments = arrival.segments()
+        except ShardDamagedError as error:
+            await self._fetch_again(arrival.shard, error)
+            return
+        del self._outstanding[arrival.shard]
+        self._tell_received(arrival)
+        self._start_reconstruction(arrival.shard, segments)
+        for follower in self._followers.pop(arrival.shard, []):
+            self._start_reconstruction(follower, {})
+
+    async def _fetch_again(self, shard: int, error: ShardDamagedError) -> None:
+        """Ask once more for what came damaged. Raises the error the second time."""
+        if shard in self._refetched:
+            raise error
+        self._refetched.add(shard)
+        self._seen_bytes.pop(shard, None)
+        await self.source.fetch(shard, self._outstanding[shard])
+
+    def _start_reconstruction(self, shard: int, segments: Mapping[int, bytes]) -> None:
+        task = asyncio.create_task(self._survive(self._reconstruct(shard, segments)))
+        self._reconstructing.add(task)
+        task.add_done_callback(self._reconstructing.discard)
 
     def _measure(self, arrival: Arrival, previous_s: float) -> None:
         """Tell the estimator what came since the last look; several messages may have."""
@@ -262,19 +305,11 @@ class Pipeline:
             )
         )
 
-    async def _reconstruct(self, arrival: Arrival) -> None:
-        shard = arrival.shard
+    async def _reconstruct(self, shard: int, segments: Mapping[int, bytes]) -> None:
         try:
-            kv, span = await self.run.reconstruct(shard, arrival.representation, arrival.segments())
-        except (ShardDamagedError, ValueError) as error:
-            rung = next((r for r in self.rungs[shard] if r.representation == arrival.representation), None)
-            if shard in self._refetched or rung is None:
-                raise ShardDamagedError(str(error)) from error
-            self._refetched.add(shard)
-            self._outstanding[shard] = rung
-            self._seen_bytes.pop(shard, None)
-            await self.source.fetch(shard, arrival.representation)
-            return
+            kv, span = await self.run.reconstruct(shard, segments)
+        except ValueError as error:  # its checksums are right, so sending it again would not help
+            raise ShardDamagedError(str(error)) from error
         self._emit_lane("reconstruct", shard, span)
         if not self._ready[shard].done():
             self._kv[shard], self._ready_s[shard] = kv, self.clock.now()
@@ -334,7 +369,10 @@ class Pipeline:
         if self.network_wait_s + waited_s > savings_s:
             return True
         missing = (s for s in range(shard, self.geometry.shards) if not self._ready[s].done())
-        missing_bytes = sum(self.rungs[s][0].size_bytes for s in missing)
+        wanted: set[int] = set().union(*self._outstanding.values())
+        for s in missing:
+            wanted |= set(self.ladders[s].segments(self.ladders[s].rungs[0])) - self._requested
+        missing_bytes = self._bytes_of(wanted)
         network_s = self.rtt_s + 8e-6 * missing_bytes / self.estimator.predict_mbps()
         return network_s > steps_left * self.profile.full_step_s
 

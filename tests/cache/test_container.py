@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sakura.cache.container import MAGIC, PREFIX, Container, ContainerError, ContainerIndex, write_container
-from sakura.cache.geometry import CacheGeometry
+from sakura.codec.interface import CacheGeometry
 from sakura.codec.interface import EncodedShard, Representation, Rung
 
 GEOMETRY = CacheGeometry(steps=2, blocks=4, blocks_per_shard=2, rows=6, columns=4)

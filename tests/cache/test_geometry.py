@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakura.cache.geometry import CacheGeometry
+from sakura.codec.interface import CacheGeometry
 from sakura.codec.interface import ShardShape
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from clocks import run
 
-from sakura.cache.geometry import CacheGeometry
+from sakura.codec.interface import CacheGeometry
 from sakura.cloud.source import Arrival, SourceLostError
 from sakura.codec.interface import Representation, Rung
 from sakura.control.controllers import Choice, DeadlineController, Situation
