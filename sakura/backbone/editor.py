@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from sakura.backbone.attention import AttentionPolicy, Capture, Plain, Rotary
+from sakura.backbone.attention import AttentionPolicy, Capture, Inject, Plain, Rotary
 from sakura.backbone.flux2 import BlockState, Flux2Runner
 from sakura.backbone.inputs import Request, Template, masked_tokens
 from sakura.backbone.nano import NanoFlux2, load_model
@@ -146,6 +146,18 @@ def edit_on_device(editor: Editor, template: Template, request: Request) -> np.n
     for step in range(editor.steps):
         state.begin_full(step)
         state.run_blocks(0, editor.blocks, Plain())
+        state.end_step()
+    return state.picture()
+
+
+def edit_with_cache(editor: Editor, template: Template, request: Request, kv: np.ndarray) -> np.ndarray:
+    """The edit with a cache that is all there: ``kv`` float32 (steps, blocks, 2, reusable, columns)."""
+    state = editor.start(template, request)
+    heads = torch.from_numpy(kv).unflatten(-1, (editor.runner.heads, -1))
+    for step in range(editor.steps):
+        state.begin_active(step)
+        blocks = {block: (heads[step, block, 0][None], heads[step, block, 1][None]) for block in range(editor.blocks)}
+        state.run_blocks(0, editor.blocks, Inject(blocks))
         state.end_step()
     return state.picture()
 

@@ -1,0 +1,1 @@
+"""Figures and tables of the evaluation: one module each, run by ``python -m sakura reproduce``."""

@@ -1,0 +1,74 @@
+"""Workloads: held-out requests on the shipped templates, with the outputs that quality is measured against."""
+
+import dataclasses
+import random
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from sakura.backbone.editor import Editor, edit_with_cache
+from sakura.backbone.inputs import Request
+from sakura.cache.store import CacheStore
+from sakura.codec.interface import CacheArrays, CacheGeometry
+from sakura.portraits.tasks import Task, sample_request
+from sakura.templates import TemplateAssets, TemplateLibrary
+
+# The paper's names, in its order.
+WORKLOADS: dict[str, Task] = {"FS": "face_swap", "VTON": "try_on", "MB": "instruction"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A template with its captured cache, requests that the cache has not seen, and their full-cache outputs.
+
+    ``full`` are uint8 pictures (px, px, 3), one a request.
+    """
+
+    workload: str
+    template: TemplateAssets
+    geometry: CacheGeometry
+    arrays: CacheArrays
+    requests: list[Request]
+    full: list[np.ndarray]
+
+    def edits(self, editor: Editor, kv: np.ndarray) -> Iterator[np.ndarray]:
+        """The requests' outputs with another version of the cache: ``kv`` like ``arrays.kv``."""
+        for request in self.requests:
+            yield edit_with_cache(editor, self.template.for_editor(), request, kv)
+
+
+def held_out_request(template: TemplateAssets, number: int) -> Request:
+    """A request that no cache was captured with; the same number gives the same request. Needs a drawn template."""
+    assert template.person is not None, f"{template.template_id} has no factors to sample requests from"
+    rng = random.Random(f"held out/{template.template_id}/{number}")
+    sampled = sample_request(template.subject, template.person, rng, template.picture.shape[0])
+    return Request(sampled.words, sampled.reference, seed=number)
+
+
+def make_case(store: CacheStore, template: TemplateAssets, requests: int, workload: str = "") -> Case:
+    """Capture the template if need be, and edit ``requests`` held-out requests with the full cache."""
+    geometry, arrays = store.arrays(template)
+    asked = [held_out_request(template, number) for number in range(requests)]
+    editor = store.editor
+    full = [edit_with_cache(editor, template.for_editor(), request, arrays.kv) for request in asked]
+    return Case(workload, template, geometry, arrays, asked, full)
+
+
+def make_cases(
+    store: CacheStore,
+    library: TemplateLibrary,
+    requests: int,
+    workloads: tuple[str, ...] = tuple(WORKLOADS),
+    progress: Callable[[float], None] = lambda done: None,
+) -> list[Case]:
+    """``requests`` requests a workload, dealt out to its drawn templates in turn; templates without any are left out."""
+    plans = []
+    for workload in workloads:
+        templates = [t for t in library if t.task == WORKLOADS[workload] and t.person is not None]
+        shares = [len(range(index, requests, len(templates))) for index in range(len(templates))]
+        plans.extend((workload, template, share) for template, share in zip(templates, shares, strict=True) if share)
+    cases = []
+    for workload, template, share in plans:
+        cases.append(make_case(store, template, share, workload))
+        progress(len(cases) / len(plans))
+    return cases
