@@ -4,12 +4,14 @@ from collections.abc import Mapping
 
 import msgspec
 
+from sakura.codec.cachegen import CacheGenCodec
 from sakura.codec.interface import Codec
+from sakura.codec.intq import IntqCodec
 from sakura.codec.sakura import SakuraCodec
 from sakura.codec.uncompressed import UncompressedCodec
 
-CODECS: dict[str, type[SakuraCodec] | type[UncompressedCodec]] = {
-    codec.name: codec for codec in (SakuraCodec, UncompressedCodec)
+CODECS: dict[str, type[Codec]] = {
+    codec.name: codec for codec in (SakuraCodec, IntqCodec, CacheGenCodec, UncompressedCodec)
 }
 
 
