@@ -69,6 +69,20 @@ class SakuraCodec(msgspec.Struct, frozen=True, kw_only=True):
     def decoder(self, geometry: CacheGeometry, places: TokenPlaces) -> "SakuraDecoder":
         return SakuraDecoder(self, geometry, places)
 
+    def segments_of(
+        self, geometry: CacheGeometry, encoded: EncodedCache, representation: Representation
+    ) -> list[int]:
+        """What every shard of a template needs in the same representation: any rank of ``ranks``, any bits from 1."""
+        columns, groups = geometry.shards_per_step, self.groups(geometry)
+        parts = len(groups) + columns * (len(groups) + 1)
+        layout = Layout(len(groups), columns, list(encoded.segments[HEADER][-parts:]))
+        kept = sum(group.start < representation.rank for group in groups)
+        found: dict[int, None] = {}
+        for column in range(columns):
+            subset = layout.subset(column, kept, representation.left_bits, representation.right_bits)
+            found.update(dict.fromkeys(subset))
+        return list(found)
+
     def groups(self, geometry: CacheGeometry) -> list[slice]:
         """The components of each group, as far as a cache of so many tokens has them."""
         ends = [min(rank, geometry.rows) for rank in self.ranks]

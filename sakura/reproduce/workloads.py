@@ -61,7 +61,7 @@ def make_cases(
     workloads: tuple[str, ...] = tuple(WORKLOADS),
     progress: Callable[[float], None] = lambda done: None,
 ) -> list[Case]:
-    """``requests`` requests a workload, dealt out to its drawn templates in turn; templates left without are left out."""
+    """``requests`` requests a workload, dealt out to its drawn templates in turn; those that get none are left out."""
     plans: list[tuple[str, TemplateAssets, int]] = []
     for workload in workloads:
         templates = [t for t in library if t.task == WORKLOADS[workload] and t.person is not None]
