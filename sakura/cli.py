@@ -207,6 +207,27 @@ def evaluate_model(
     _write_json(json_file, {score.task: dataclasses.asdict(score) for score in scores})
 
 
+@bench_app.command("codec")
+def bench_codec(
+    template: Annotated[str, typer.Option(help="The template to encode.")] = "face-hoodie",
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the result here too.")] = None,
+) -> None:
+    """Seconds to encode a template, to reconstruct a shard, and memory, at nano and at FLUX.2 klein size."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, str(threads))
+    from sakura.backbone.editor import Editor
+    from sakura.benchmarks.codec import bench_codec as run_benchmark
+    from sakura.cache.store import CacheStore
+    from sakura.settings import MODEL_FOLDER, SHIPPED_TEMPLATES, cache_folder, own_templates
+    from sakura.templates import TemplateLibrary
+
+    with _sentences():
+        store = CacheStore(cache_folder(), Editor.load(MODEL_FOLDER))
+        chosen = TemplateLibrary(SHIPPED_TEMPLATES, own_templates()).get(template)
+        _write_json(json_file, run_benchmark(store, chosen, lambda what: typer.echo(what, err=True)))
+
+
 @bench_app.command("edit")
 def bench_edit(
     requests: Annotated[int, typer.Option(min=1, help="Requests a task.")] = 10,
@@ -215,8 +236,8 @@ def bench_edit(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the result here too.")] = None,
 ) -> None:
     """Latency of an edit under each system, through cloud, link and device; medians."""
-    from sakura.benchmarks import bench_edit as run_benchmark
-    from sakura.benchmarks import summarise
+    from sakura.benchmarks.edit import bench_edit as run_benchmark
+    from sakura.benchmarks.edit import summarise
 
     with _sentences(), _studio() as studio:
         chosen = _trace(trace)

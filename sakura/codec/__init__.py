@@ -7,11 +7,12 @@ import msgspec
 from sakura.codec.cachegen import CacheGenCodec
 from sakura.codec.interface import Codec
 from sakura.codec.intq import IntqCodec
+from sakura.codec.low_rank import LowRankCodec
 from sakura.codec.sakura import SakuraCodec
 from sakura.codec.uncompressed import UncompressedCodec
 
 CODECS: dict[str, type[Codec]] = {
-    codec.name: codec for codec in (SakuraCodec, IntqCodec, CacheGenCodec, UncompressedCodec)
+    codec.name: codec for codec in (SakuraCodec, IntqCodec, CacheGenCodec, LowRankCodec, UncompressedCodec)
 }
 
 

@@ -37,6 +37,7 @@ from sakura.codec.interface import (
 )
 from sakura.codec.planes import MAX_PLANES, PlaneReader, cell_centres, encode_planes
 from sakura.codec.rope import rotate, rotation
+from sakura.codec.weights import row_scales
 
 HEADER = 0
 MAX_DISTORTION = 0.3  # what loses more than this is not worth executing with
@@ -69,9 +70,7 @@ class SakuraCodec(msgspec.Struct, frozen=True, kw_only=True):
     def decoder(self, geometry: CacheGeometry, places: TokenPlaces) -> "SakuraDecoder":
         return SakuraDecoder(self, geometry, places)
 
-    def segments_of(
-        self, geometry: CacheGeometry, encoded: EncodedCache, representation: Representation
-    ) -> list[int]:
+    def segments_of(self, geometry: CacheGeometry, encoded: EncodedCache, representation: Representation) -> list[int]:
         """What every shard of a template needs in the same representation: any rank of ``ranks``, any bits from 1."""
         columns, groups = geometry.shards_per_step, self.groups(geometry)
         parts = len(groups) + columns * (len(groups) + 1)
@@ -453,12 +452,6 @@ class SakuraDecoder:
         if self._factors is not None:
             rotate(matrices[:, ::2], self._factors[:, None])
         return matrices.transpose(1, 0, 2)
-
-
-def row_scales(importance: np.ndarray, q: float, floor: float) -> np.ndarray:
-    """importance**q, averaging 1 and at least ``floor``: float64 (rows,)."""
-    scales = np.maximum(importance, 1e-6).astype(np.float64) ** q
-    return np.maximum(scales / scales.mean(), floor)
 
 
 def lower_hull(points: list[Rung]) -> list[Rung]:

@@ -1,0 +1,1 @@
+"""Measurements that the README quotes; only numbers of one run compare."""
