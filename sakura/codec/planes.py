@@ -13,7 +13,8 @@ One plane is stored as::
     u24           length of the gaps in 32-bit words
     u32 * length  gaps, kind after kind, as an asymmetric numeral system (constriction's AnsCoder): how many numbers
                   that stay insignificant come before the next one that does not; 255: that many, and none after them
-    bits          signs of the new numbers (1: negative), then the next bits of the known ones; filled up to a byte
+    bits          signs of the new numbers (1: negative), then the next bits of the known ones in the order in which
+                  they became significant; filled up to a byte
 """
 
 import functools
@@ -29,9 +30,12 @@ _AnsCoder = constriction.stream.stack.AnsCoder
 
 @functools.lru_cache(256)
 def _gaps_model(code: int) -> object:
-    """Gaps 0..254 before a significant number, and 255 for a run of as many without one."""
+    """Gaps 0..254 before a significant number, and 255 for a run of as many without one.
+
+    Powers are products, one factor after the other: all processors round these alike, which ``pow`` does not promise.
+    """
     quiet = 1 - (code / 256) ** 2
-    runs = quiet ** np.arange(MAX_GAP + 1)
+    runs = np.multiply.accumulate(np.where(np.arange(MAX_GAP + 1) == 0, 1.0, quiet))
     runs[:-1] *= 1 - quiet
     return constriction.stream.model.Categorical(runs, perfect=False)
 
@@ -57,26 +61,33 @@ def encode_planes(numbers: np.ndarray) -> list[bytes]:
     planes = int(magnitudes.max(initial=0)).bit_length()
     if planes > MAX_PLANES:
         raise ValueError(f"{planes} planes are needed, {MAX_PLANES} are possible.")
+    flat, negative = magnitudes.reshape(-1), numbers.reshape(-1) < 0
+    known = np.zeros(magnitudes.shape, bool)
+    found = np.empty(0, np.int64)  # significant numbers in the order in which they became so
     segments = []
     for plane in range(planes - 1, -1, -1):
-        current = magnitudes >> plane
-        known = current > 1
-        kinds, coder = [], _AnsCoder()
-        for kind in range(len(numbers) - 1, -1, -1):
-            flags = (current[kind] == 1)[~known[kind]]
-            positions = np.flatnonzero(flags)
+        kinds, gaps, fresh = [], [], []
+        for kind in range(len(numbers)):
+            unknown = np.flatnonzero(~known[kind])
+            positions = np.flatnonzero(magnitudes[kind, unknown] >> plane)
+            fresh.append(unknown[positions] + kind * numbers.shape[1])
             if len(positions) == 0:
                 kinds.append(b"\0")
                 continue
-            code = int(np.clip(round(256 * (len(positions) / len(flags)) ** 0.5), 1, 255))
-            gaps = _to_gaps(positions)
-            coder.encode_reverse(gaps, _gaps_model(code))
-            kinds.append(bytes([code]) + len(gaps).to_bytes(3, "little"))
+            code = int(np.clip(round(256 * (len(positions) / len(unknown)) ** 0.5), 1, 255))
+            gaps.append((_to_gaps(positions), _gaps_model(code)))
+            kinds.append(bytes([code]) + len(gaps[-1][0]).to_bytes(3, "little"))
+        coder = _AnsCoder()
+        for numbers_of_kind, model in reversed(gaps):
+            coder.encode_reverse(numbers_of_kind, model)
         words = coder.get_compressed().astype("<u4")
-        bits = np.concatenate([numbers[current == 1] < 0, (current[known] & 1).astype(bool)])
-        parts = [*reversed(kinds), len(words).to_bytes(3, "little"), words.tobytes(), np.packbits(bits).tobytes()]
+        new = np.concatenate(fresh)
+        bits = np.concatenate([negative[new], (flat[found] >> plane & 1).astype(bool)])
+        parts = [*kinds, len(words).to_bytes(3, "little"), words.tobytes(), np.packbits(bits).tobytes()]
         first = bytes([planes]) if plane == planes - 1 else b""
         segments.append(first + b"".join(parts))
+        known.reshape(-1)[new] = True
+        found = np.concatenate([found, new])
     return segments
 
 
@@ -84,8 +95,11 @@ class PlaneReader:
     """Numbers known from the planes read so far; ``planes`` is 0 until the first one is read."""
 
     def __init__(self, kinds: int, count: int) -> None:
-        self._magnitudes = np.zeros((kinds, count), np.int32)
-        self._negative = np.zeros((kinds, count), bool)
+        self._known = np.zeros((kinds, count), bool)
+        # Of the significant numbers, in the order in which they became so.
+        self._places = np.empty(0, np.int64)
+        self._magnitudes = np.empty(0, np.int32)
+        self._negative = np.empty(0, bool)
         self.planes = 0
         self.read_planes = 0
 
@@ -96,42 +110,41 @@ class PlaneReader:
         if not self.read_planes < planes <= MAX_PLANES:
             raise ValueError("it has a plane too many")
         codes = []
-        for _ in self._magnitudes:
+        for _ in self._known:
             code = _number(stream, 1)
             codes.append((code, _number(stream, 3) if code else 0))
         length = 4 * _number(stream, 3)
         words = np.frombuffer(_exactly(stream, length), "<u4").astype(np.uint32)
         coder = _AnsCoder(words)  # raises ValueError where the last word is zero
-        known = self._magnitudes > 0
-        fresh = np.zeros_like(known)
+        fresh = [np.empty(0, np.int64)]
         for kind, (code, gaps) in enumerate(codes):
             if code == 0:
                 continue
-            unknown = np.flatnonzero(~known[kind])
+            unknown = np.flatnonzero(~self._known[kind])
             if gaps > len(unknown):
                 raise ValueError("it names more numbers than there are")
             positions = _from_gaps(coder.decode(_gaps_model(code), gaps))
             if len(positions) and positions[-1] >= len(unknown):
                 raise ValueError("it names numbers beyond the last one")
-            fresh[kind, unknown[positions]] = True
-        new, old = int(fresh.sum()), int(known.sum())
+            fresh.append(unknown[positions] + kind * self._known.shape[1])
+        new = np.concatenate(fresh)
         bits = np.unpackbits(np.frombuffer(stream.read(), np.uint8))
-        if len(bits) != (new + old + 7) // 8 * 8:
+        if len(bits) != (len(new) + len(self._places) + 7) // 8 * 8:
             raise ValueError("its size does not fit its contents")
-        self._negative[fresh] = bits[:new]
-        self._magnitudes <<= 1
-        self._magnitudes[known] += bits[new : new + old]
-        self._magnitudes[fresh] = 1
+        refined = 2 * self._magnitudes + bits[len(new) : len(new) + len(self._places)]
+        self._magnitudes = np.concatenate([refined, np.ones(len(new), np.int32)])
+        self._negative = np.concatenate([self._negative, bits[: len(new)].astype(bool)])
+        self._places = np.concatenate([self._places, new])
+        self._known.reshape(-1)[new] = True
         self.planes = planes
         self.read_planes += 1
 
     def values(self) -> np.ndarray:
         """Centres of the cells that the numbers lie in: float32 (kinds, count)."""
-        centres = self._magnitudes.astype(np.float32)
-        centres += np.float32(0.5) * (self._magnitudes > 0)
-        centres *= np.float32(1 << (self.planes - self.read_planes))
-        np.negative(centres, out=centres, where=self._negative)
-        return centres
+        centres = (self._magnitudes + np.float32(0.5)) * np.float32(1 << (self.planes - self.read_planes))
+        values = np.zeros(self._known.shape, np.float32)
+        values.reshape(-1)[self._places] = np.where(self._negative, -centres, centres)
+        return values
 
 
 def _exactly(stream: io.BytesIO, size: int) -> bytes:

@@ -40,6 +40,7 @@ from sakura.codec.rope import rotate, rotation
 from sakura.codec.weights import row_scales
 
 HEADER = 0
+LARGEST = 1e38  # so that undoing RoPE, which can double a number, stays within float32
 MAX_DISTORTION = 0.3  # what loses more than this is not worth executing with
 RUNG_GROWTH = 1.06  # a rung is at least this many times the size of the one before it
 MIN_SPREAD = 1e-2  # of a matrix's mean: what varies less than that counts as constant
@@ -63,8 +64,17 @@ class SakuraCodec(msgspec.Struct, frozen=True, kw_only=True):
     use_sensitivity: bool = True
     unrotate_keys: bool = True
 
+    def __post_init__(self) -> None:
+        if not self.ranks or min(self.ranks) < 1 or list(self.ranks) != sorted(set(self.ranks)):
+            raise ValueError(f"SAKURA needs ranks from 1, each once, in ascending order, not {self.ranks}.")
+        if not 0 < self.finest <= 1:
+            raise ValueError(f"SAKURA needs a finest step above 0 and up to 1, not {self.finest}.")
+
     def encode(self, geometry: CacheGeometry, arrays: CacheArrays) -> EncodedCache:
         require_finite(arrays.kv)
+        largest = float(np.abs(arrays.kv).max(initial=0))
+        if largest > LARGEST:
+            raise ValueError(f"The cache holds numbers as large as {largest:.2g}; SAKURA encodes them up to {LARGEST}.")
         return _Encoder(self, geometry, arrays).encode()
 
     def decoder(self, geometry: CacheGeometry, places: TokenPlaces) -> "SakuraDecoder":
@@ -180,7 +190,8 @@ class _Encoder:
                 grams[block, part] += np.square(peak) * (small @ small.T)
         energy = np.trace(grams, axis1=2, axis2=3) / steps
         mean_energy = np.square(self.means).sum(-1).mean(0) * self.row_weight
-        norms = np.sqrt(np.maximum(energy, MIN_SPREAD**2 * mean_energy))
+        spread = np.maximum(energy, MIN_SPREAD**2 * mean_energy)
+        norms = np.sqrt(spread)
         norms = np.where(norms > 0, norms, 1.0)
         # Between equal relative error (1 / norm) and equal effect of small errors on the picture (sensitivity): small
         # errors say too little of large ones, and the geometric mean is what measures best.
@@ -197,6 +208,7 @@ class _Encoder:
                 np.float32
             )
         self.energy = np.square(scales) * energy * steps  # (blocks, 2)
+        self.spread = np.square(scales) * spread * steps  # what distortion is a share of
         return scales, basis, right
 
     def _rotate_steps(self, right: np.ndarray) -> None:
@@ -271,7 +283,7 @@ class _Encoder:
         The basis is orthonormal in weighted units, so a component's error is that of its right factor plus that of its
         basis vector times the energy of the right factor. Energy beyond the last component is lost always.
         """
-        total = float(self.energy.sum()) / self.columns
+        total = float(self.spread.sum()) / self.columns
         blocks = self.geometry.blocks_of(column)
         right = self._column(self.right, column)
         lost = max(0.0, float(self.energy[blocks.start : blocks.stop].sum() - np.square(right, dtype=float).sum()))
@@ -349,10 +361,12 @@ class SakuraDecoder:
             self._layout = self._read_header(header)
         self._waiting.pop(HEADER, None)
         layout = self._layout
-        touched = sorted({int(np.searchsorted(layout.first, segment, "right")) - 1 for segment in self._waiting})
-        for part in touched:
-            if part >= layout.parts:
-                raise ValueError(f"Segment {max(self._waiting)} is beyond the last one of this cache.")
+        unknown = [segment for segment in self._waiting if not 0 <= segment < layout.first[-1]]
+        if unknown:
+            for segment in unknown:
+                del self._waiting[segment]
+            raise ValueError(f"Segment {unknown[0]} is none of this cache's.")
+        for part in sorted({int(np.searchsorted(layout.first, segment, "right")) - 1 for segment in self._waiting}):
             self._read_part(part)
 
     def _read_header(self, header: bytes) -> Layout:
@@ -408,15 +422,17 @@ class SakuraDecoder:
                 self._right.pop((part - layout.groups) // (layout.groups + 1), None)
 
     def _left_factor(self) -> np.ndarray:
-        """float32 (rows, rank), with the row scales divided out."""
+        """float32 (rows, 1 + rank), with the row scales divided out; ones come first, for the means."""
         if self._left is None:
-            left = np.zeros((self.groups[-1].stop, self.geometry.rows), np.float32)
+            left = np.zeros((1 + self.groups[-1].stop, self.geometry.rows), np.float32)
             for number, group in enumerate(self.groups):
                 if number in self._readers:
-                    left[group] = self._readers[number].values().reshape(_length(group), -1)
-            left *= self._left_steps[:, None]
-            left /= self._rows
-            self._left = left.T
+                    values = self._readers[number].values().reshape(_length(group), -1)
+                    left[1 + group.start : 1 + group.stop] = values
+            left[1:] *= self._left_steps[:, None]
+            left[1:] /= self._rows
+            left[0] = 1
+            self._left = np.ascontiguousarray(left.T)
         return self._left
 
     def _right_factors(self, layout: Layout, column: int) -> np.ndarray:
@@ -446,8 +462,7 @@ class SakuraDecoder:
         modes = self._right_factors(layout, shard % layout.columns)
         weights = self._step_basis[self.geometry.step_of(shard)]
         right = np.tensordot(weights, modes, 1)
-        rebuilt = self._left_factor()[:, : len(right) - 1] @ right[1:]
-        rebuilt += right[0]
+        rebuilt = self._left_factor()[:, : len(right)] @ right
         matrices = rebuilt.reshape(self.geometry.rows, self.geometry.matrices, -1)
         if self._factors is not None:
             rotate(matrices[:, ::2], self._factors[:, None])
