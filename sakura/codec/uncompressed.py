@@ -49,6 +49,8 @@ class UncompressedDecoder:
     def add(self, segments: Mapping[int, bytes]) -> None:
         expected = self.geometry.full_cache_bytes // self.geometry.shards
         for number, data in segments.items():
+            if not 0 <= number < self.geometry.shards:
+                raise ValueError(f"Segment {number} is none of this cache's.")
             if len(data) != expected:
                 raise ValueError(f"Segment {number} has {len(data)} bytes instead of {expected}.")
         self._segments.update(segments)
