@@ -255,6 +255,50 @@ def bench_edit(
 
 
 @app.command()
+def reproduce(
+    figure: Annotated[str, typer.Argument(help="fig2, fig8, fig13, fig15, fig19 or ablation.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Few requests: a first look, in a minute.")] = False,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write rows, claims and scope here.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the chart (SVG, PNG) and its rows (CSV).")] = None,
+    model: Annotated[Path | None, typer.Option(help="Checkpoint folder; the shipped one if absent.")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
+) -> None:
+    """Measure a figure of the evaluation again, and judge what it claims."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, str(threads))
+    with _sentences():
+        from sakura.reproduce.figure import Scope, as_json, figure_module, write_files
+
+        module = figure_module(figure)
+        import torch
+
+        from sakura.backbone.editor import Editor
+        from sakura.cache.store import CacheStore
+        from sakura.settings import MODEL_FOLDER, SHIPPED_TEMPLATES, cache_folder
+        from sakura.templates import TemplateLibrary
+
+        torch.set_num_threads(threads)
+        scope, editor = Scope(quick), Editor.load(model or MODEL_FOLDER)
+        with typer.progressbar(length=1000, label="Measuring", file=typer.get_text_stream("stderr")) as bar:
+
+            def progress(done: float) -> None:
+                bar.update(int(1000 * done) - bar.pos)
+
+            store = CacheStore(cache_folder(), editor)
+            measured = module.run(store, TemplateLibrary(SHIPPED_TEMPLATES), scope, progress)
+        if json_file:
+            json_file.parent.mkdir(parents=True, exist_ok=True)
+            json_file.write_text(as_json(measured, scope, editor.fingerprint))
+        written = write_files(measured, out) if out else []
+        typer.echo(module.summary(measured).to_string(index=False))
+        for claim in measured.claims:
+            stated = "" if claim.paper is None else f" (paper: {claim.paper})"
+            typer.echo(f"\n{'yes' if claim.holds else 'NO '}  {claim.claim}{stated}\n     {claim.ours}")
+        for path in written:
+            typer.echo(f"Wrote {path}", err=True)
+
+
+@app.command()
 def cloud(
     port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.")] = 0,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",

@@ -2,14 +2,15 @@
 
 import dataclasses
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
 from sakura.backbone.editor import Editor, edit_with_cache
 from sakura.backbone.inputs import Request
-from sakura.cache.store import CacheStore
+from sakura.cache.store import CacheStore, Progress
 from sakura.codec.interface import CacheArrays, CacheGeometry
+from sakura.errors import UserError
 from sakura.portraits.tasks import Task, sample_request
 from sakura.templates import TemplateAssets, TemplateLibrary
 
@@ -54,21 +55,38 @@ def make_case(store: CacheStore, template: TemplateAssets, requests: int, worklo
     return Case(workload, template, geometry, arrays, asked, full)
 
 
-def make_cases(
-    store: CacheStore,
-    library: TemplateLibrary,
-    requests: int,
-    workloads: tuple[str, ...] = tuple(WORKLOADS),
-    progress: Callable[[float], None] = lambda done: None,
-) -> list[Case]:
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A template of a workload, and how many of its requests fall to it."""
+
+    workload: str
+    template: TemplateAssets
+    requests: int
+
+
+def plan_cases(library: TemplateLibrary, requests: int) -> list[Plan]:
     """``requests`` requests a workload, dealt out to its drawn templates in turn; those that get none are left out."""
-    plans: list[tuple[str, TemplateAssets, int]] = []
-    for workload in workloads:
-        templates = [t for t in library if t.task == WORKLOADS[workload] and t.person is not None]
-        shares = [len(range(index, requests, len(templates))) for index in range(len(templates))]
-        plans.extend((workload, template, share) for template, share in zip(templates, shares, strict=True) if share)
-    cases = []
-    for workload, template, share in plans:
-        cases.append(make_case(store, template, share, workload))
-        progress(len(cases) / len(plans))
-    return cases
+    plans = []
+    for workload, task in WORKLOADS.items():
+        templates = [template for template in library if template.task == task and template.person is not None]
+        for index, template in enumerate(templates):
+            share = len(range(index, requests, len(templates)))
+            if share:
+                plans.append(Plan(workload, template, share))
+    if not plans:
+        raise UserError("There are no drawn templates to sample requests for; restore the data/templates folder.")
+    return plans
+
+
+def each_case(
+    store: CacheStore, library: TemplateLibrary, requests: int, progress: Progress
+) -> Iterator[tuple[Case, Progress]]:
+    """The cases one after the other, so that one is in memory at a time, each with what to tell its progress to."""
+    plans = plan_cases(library, requests)
+    for number, plan in enumerate(plans):
+
+        def inside(done: float, number: int = number) -> None:
+            progress((number + done) / len(plans))
+
+        yield make_case(store, plan.template, plan.requests, plan.workload), inside
+        inside(1.0)
