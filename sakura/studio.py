@@ -23,10 +23,10 @@ from device_bridge.hub import ConnectedDevice, Hub
 from device_bridge.protocol import RunJob
 from sakura import prompts
 from sakura.backbone.config import NanoConfig
-from sakura.backbone.inputs import masked_tokens
 from sakura.cloud.client import CloudClient, NoAnswerError
 from sakura.errors import UserError
 from sakura.events import AnyEvent, QualityMeasured, RunFailed, RunFinished, System
+from sakura.lab.importance import on_grid
 from sakura.network.formats import load_trace
 from sakura.network.library import load_library_trace, trace_ids
 from sakura.network.trace import Trace
@@ -146,6 +146,7 @@ class Studio:
         self.hub = Hub(token or secrets.token_urlsafe(24), host=host, port=hub_port)
         self._runs: collections.OrderedDict[str, _Run] = collections.OrderedDict()
         self._runs_lock = threading.Lock()
+        self._preparing = 0  # devices that are getting ready for a template
         self._cloud: CloudClient | None = None
         self._connecting = asyncio.Lock()
         self._importance: dict[str, np.ndarray] = {}
@@ -248,7 +249,11 @@ class Studio:
         self, template_id: str, system: System, device_id: str | None, progress: Callable[[float], None]
     ) -> Plan:
         self.library.get(template_id)
-        prepared = await self.hub.prepare(self.hub.device(device_id), template_id, self.cloud_url, progress)
+        self._preparing += 1
+        try:
+            prepared = await self.hub.prepare(self.hub.device(device_id), template_id, self.cloud_url, progress)
+        finally:
+            self._preparing -= 1
         geometry, on_device = prepared.geometry, system == "on_device"
         return Plan(
             steps=geometry.steps,
@@ -272,16 +277,7 @@ class Studio:
         async def ask() -> np.ndarray:
             return await (await self._cloud_client()).importance(template_id)
 
-        scores = self._call(ask()).mean(0)
-        template = self.library.get(template_id)
-        masked = masked_tokens(template.mask, CONFIG.patch_px)
-        rows = template.picture.shape[0] // CONFIG.patch_px
-        unmasked = np.setdiff1d(np.arange(rows * rows), masked)
-        # Reusable tokens are the unmasked noisy ones, then all clean ones of the template.
-        clean = scores[..., len(unmasked) :].copy()
-        clean[..., unmasked] += scores[..., : len(unmasked)]
-        clean[..., list(masked)] = np.nan
-        return clean.reshape(*scores.shape[:2], rows, rows)
+        return on_grid(self._call(ask()).mean(0), self.library.get(template_id).mask, CONFIG.patch_px)
 
     async def _cloud_client(self) -> CloudClient:
         async with self._connecting:
@@ -455,6 +451,11 @@ class Studio:
     def is_over(self, run_id: str) -> bool:
         """Whether no more events will come (scores included)."""
         return self._find(run_id).over
+
+    def busy(self) -> bool:
+        """Whether a device runs an edit, is scored on one, or gets ready for a template."""
+        with self._runs_lock:
+            return self._preparing > 0 or any(not run.over for run in self._runs.values())
 
     def run_request(self, run_id: str) -> EditRequest:
         """What a run was asked to do. Raises UserError on an unknown run."""

@@ -17,6 +17,8 @@ LAYERS = [
     ["sakura.control"],
     ["sakura.runtime"],
     ["device_bridge"],
+    ["sakura.reproduce"],
+    ["sakura.lab"],
     ["sakura.studio", "sakura.benchmarks", "sakura.report", "sakura.cli", "sakura.__main__"],
     ["ui"],
     ["app"],
