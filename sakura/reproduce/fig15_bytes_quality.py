@@ -1,0 +1,170 @@
+"""Figure 15: transferred bytes against quality, each baseline with the option that serves it best."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from sakura.cache.store import CacheStore
+from sakura.charts import SYSTEMS, Drawn, colours, label, line_ends, system_colour, system_label, system_scales
+from sakura.codec import new_codec
+from sakura.reproduce.figure import Claim, Figure, Progress, Row, Scope
+from sakura.reproduce.quality import Measured, Stored, means, samples
+from sakura.reproduce.workloads import Case, each_case
+from sakura.templates import TemplateLibrary
+
+RATIOS = (15, 25, 30, 50, 90, 150, 250)
+PLAIN = {"thirds": (1.0, 1.0, 1.0), "deltas": False}
+EQUAL_BINS = {"thirds": (1.0, 1.0, 1.0), "unit": "matrix"}
+# Each system's options by name. A baseline is compared by whichever does best at the bytes in question.
+OPTIONS: dict[str, dict[str, Mapping[str, object]]] = {
+    "sakura": {"default": {}},
+    "intq": {"keys before RoPE": {}, "keys after RoPE": {"keys": "after_rope"}},
+    "cachegen": {
+        "default": {},
+        "equal bins": EQUAL_BINS,
+        "without deltas": PLAIN,
+        "raster order": {"order": "raster"},
+        "keys after RoPE": {"keys": "after_rope"},
+    },
+    "low-rank": {"keys before RoPE": {}, "keys after RoPE": {"keys": "after_rope"}},
+    "uncompressed": {"default": {}},
+}
+LEADS_AT = (15, 25)
+LEADS_DB = {"intq": 12.0, "cachegen": 12.0, "low-rank": 8.0}
+REACHES_DB = {30: 45.0, 50: 41.0, 90: 34.0}
+
+
+def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Progress) -> Figure:
+    measured: list[Row] = []
+    choices = [(system, option) for system, options in OPTIONS.items() for option in options]
+    for case, inside in each_case(store, library, scope.requests, progress):
+        for number, (system, option) in enumerate(choices):
+            stored = Stored(store.editor, case, new_codec(system, OPTIONS[system][option]))
+            for point, found in _points(case, stored).items():
+                measured += samples(case, found, system=system, option=option, point=point)
+            inside((number + 1) / len(choices))
+    rows = means(measured, ["workload", "system", "option", "point"])
+    return Figure("fig15", rows, _claims(rows))
+
+
+def _points(case: Case, stored: Stored) -> dict[str, Measured]:
+    """All levels, and the best for each ratio's bytes (levels differ by shard then)."""
+    points = {f"level {level}": stored.at_level(level) for level in range(stored.levels)}
+    if len(points) > 1:
+        full = case.geometry.full_cache_bytes
+        points |= {f"{ratio} times": stored.at_budget(full / ratio) for ratio in RATIOS}
+    return points
+
+
+def best_at(rows: Sequence[Row], workload: str, system: str, ratio: float) -> Row:
+    """A system's best row that fits the bytes, of all its options; where none is so small, its smallest."""
+    known: list[Any] = [row for row in rows if (row["workload"], row["system"]) == (workload, system)]
+    fitting = [row for row in known if row["bytes"] <= row["full_cache_bytes"] / ratio]
+    if not fitting:
+        return min(known, key=lambda row: row["bytes"])
+    return max(fitting, key=lambda row: row["psnr_mask_db"])
+
+
+def _claims(rows: list[Row]) -> list[Claim]:
+    workloads = list(dict.fromkeys(str(row["workload"]) for row in rows))
+
+    def qualities(system: str, ratio: float) -> np.ndarray:
+        return np.array([best_at(rows, workload, system, ratio)["psnr_mask_db"] for workload in workloads], float)
+
+    def told(values: np.ndarray) -> str:
+        each = ", ".join(f"{workload} {value:.1f}" for workload, value in zip(workloads, values, strict=True))
+        return f"{values.mean():.1f} dB ({each})"
+
+    claims = []
+    for ratio in LEADS_AT:
+        for system, goal in LEADS_DB.items():
+            lead = qualities("sakura", ratio) - qualities(system, ratio)
+            text = f"At {ratio} times fewer bytes, SAKURA leads {system_label(system)} by at least {goal:.0f} dB"
+            claims.append(Claim(text, None, told(lead), bool(lead.mean() >= goal)))
+    for ratio, goal in REACHES_DB.items():
+        reached = qualities("sakura", ratio)
+        text = f"At {ratio} times fewer bytes, SAKURA reaches {goal:.0f} dB in the edited region"
+        claims.append(Claim(text, None, told(reached), bool(reached.mean() >= goal)))
+    return claims
+
+
+def summary(figure: Figure) -> pd.DataFrame:
+    """The best of each system at each ratio's bytes."""
+    table = []
+    systems = [system for system in SYSTEMS if system in OPTIONS and system != "uncompressed"]
+    for workload in dict.fromkeys(str(row["workload"]) for row in figure.rows):
+        for ratio in RATIOS:
+            cells: dict[str, object] = {"workload": workload, "times fewer bytes": ratio}
+            for system in systems:
+                row: Any = best_at(figure.rows, workload, system, ratio)
+                over = "" if row["ratio"] >= ratio else f" (at {row['ratio']:.0f} times)"
+                cells[system_label(system)] = f"{row['psnr_mask_db']:.1f} dB{over}"
+            table.append(cells)
+    return pd.DataFrame(table)
+
+
+def frontier(table: pd.DataFrame) -> pd.DataFrame:
+    """Of one system's points those that no smaller one beats."""
+    ordered = table.sort_values(["bytes", "psnr_mask_db"], ascending=[True, False])
+    best = ordered["psnr_mask_db"].cummax().shift(fill_value=-np.inf)
+    return ordered[ordered["psnr_mask_db"] > best]
+
+
+def chart(figure: Figure) -> Drawn:
+    table = figure.table()
+    table["megabytes"] = table["bytes"] / 1e6
+    top_db = float(table.loc[table["system"] != "uncompressed", "psnr_mask_db"].max()) + 4
+    panels = []
+    for number, workload in enumerate(dict.fromkeys(table["workload"])):
+        panels.append(_panel(table[table["workload"] == workload], str(workload), table, top_db, first=number == 0))
+    return alt.hconcat(*panels).properties(
+        title=alt.TitleParams(
+            "Transferred bytes and quality",
+            subtitle="Compared with the picture from the full cache. Lines join each system's best points; "
+            "pale marks are its other options.",
+        )
+    )
+
+
+def _panel(own: pd.DataFrame, workload: str, table: pd.DataFrame, top_db: float, *, first: bool) -> Drawn:
+    of = colours()
+    smallest, full_mb = float(table["megabytes"].min()), float(own["full_cache_bytes"].iloc[0]) / 1e6
+    x = alt.X(
+        "megabytes:Q",
+        title="cache of one template, MB (log)",
+        scale=alt.Scale(type="log", nice=False, domain=[0.8 * smallest, 1.6 * full_mb]),
+        axis=alt.Axis(values=[0.02, 0.1, 0.5, 2, 10], format="~g"),
+    )
+    y = alt.Y(
+        "psnr_mask_db:Q",
+        title="PSNR in the edited region, dB" if first else None,
+        scale=alt.Scale(domain=[0, top_db], nice=False, clamp=True),
+    )
+    coded = own[own["system"] != "uncompressed"]
+    lines = pd.concat([frontier(group) for _, group in coded.groupby("system", sort=False)])
+    colour, shape = system_scales(list(lines["system"].unique()))
+    marks = {"color": alt.Color("system:N", scale=colour, legend=None)}
+    shapes = {**marks, "shape": alt.Shape("system:N", scale=shape, legend=None)}
+    ends = line_ends(lines, "megabytes", ["system"])
+    names = [
+        label(
+            alt.Chart(ends[ends["system"] == system]).encode(x, y),
+            alt.value(system_label(system)),
+            alt.value(system_colour(system)),
+            align="center",
+            dy=-12,
+        )
+        for system in ends["system"]
+    ]
+    full = alt.Chart(pd.DataFrame({"megabytes": [full_mb], "psnr_mask_db": [top_db]})).encode(x)
+    return alt.layer(
+        full.mark_rule(color=of["sys-full"], strokeDash=[2, 3]),
+        alt.Chart(coded).mark_point(filled=True, size=26, opacity=0.22).encode(x, y, **shapes),
+        alt.Chart(lines).mark_line().encode(x, y, **marks),
+        alt.Chart(lines).mark_point(filled=True, size=60, opacity=1).encode(x, y, **shapes),
+        *names,
+        label(full.encode(y), alt.value("Full cache, exact"), alt.value(of["sys-full"]), align="right", dx=-6, dy=6),
+    ).properties(width=300, height=300, title=alt.TitleParams(workload, fontSize=13, offset=20))

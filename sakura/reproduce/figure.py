@@ -1,0 +1,99 @@
+"""What a figure is: rows of numbers, claims judged by them, and how both are written."""
+
+import dataclasses
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import pandas as pd
+
+from sakura.cache.store import CacheStore
+from sakura.charts import Drawn, save_chart
+from sakura.errors import UserError
+from sakura.templates import TemplateLibrary
+
+Row = dict[str, object]
+Progress = Callable[[float], None]
+
+REQUESTS = 30
+QUICK_REQUESTS = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Scope:
+    """How much is measured. ``quick`` is for a first look, within a minute; its numbers are of few requests."""
+
+    quick: bool
+
+    @property
+    def requests(self) -> int:
+        """Requests a workload."""
+        return QUICK_REQUESTS if self.quick else REQUESTS
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """Something that the figure is to show; ``paper`` is what the paper states of it, if anything."""
+
+    claim: str
+    paper: str | float | None
+    ours: str | float
+    holds: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """``rows`` are flat and of the same fields, so that they are a table."""
+
+    figure: str
+    rows: list[Row]
+    claims: list[Claim]
+
+    def table(self) -> pd.DataFrame:
+        return pd.DataFrame(self.rows)
+
+
+class FigureModule(Protocol):
+    """What each figure's module offers."""
+
+    def run(self, store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Progress) -> Figure: ...
+
+    def summary(self, figure: Figure) -> pd.DataFrame:
+        """The rows at a glance, as the shell prints them."""
+        ...
+
+    def chart(self, figure: Figure) -> Drawn: ...
+
+
+# By the paper's numbering.
+FIGURES = {
+    "fig2": "sakura.reproduce.fig2_importance",
+    "fig8": "sakura.reproduce.fig8_rank_precision",
+    "fig13": "sakura.reproduce.fig13_storage",
+    "fig15": "sakura.reproduce.fig15_bytes_quality",
+    "fig19": "sakura.reproduce.fig19_exponent",
+    "ablation": "sakura.reproduce.ablation",
+}
+
+
+def figure_module(name: str) -> FigureModule:
+    """Raises UserError if there is no such figure."""
+    if name not in FIGURES:
+        raise UserError(f"There is no figure {name!r}; use one of {', '.join(FIGURES)}.")
+    return importlib.import_module(FIGURES[name])
+
+
+def as_json(figure: Figure, scope: Scope, model: str) -> str:
+    """``model`` is the model's fingerprint, of which the start is kept."""
+    measured = {"quick": scope.quick, "requests": scope.requests, "model": model[:8]}
+    return json.dumps({**dataclasses.asdict(figure), "scope": measured}, indent=1) + "\n"
+
+
+def write_files(figure: Figure, folder: Path) -> list[Path]:
+    """Chart as SVG and PNG, rows as CSV. Returns what was written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table = folder / f"{figure.figure}.csv"
+    figure.table().to_csv(table, index=False)
+    return [*save_chart(figure_module(figure.figure).chart(figure), folder / figure.figure), table]
