@@ -207,6 +207,34 @@ def evaluate_model(
     _write_json(json_file, {score.task: dataclasses.asdict(score) for score in scores})
 
 
+@model_app.command("sensitivity")
+def measure_sensitivity(
+    model: Annotated[Path | None, typer.Option(help="Checkpoint folder; the shipped one if absent.")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
+) -> None:
+    """Measure which blocks' keys and values the picture depends on, and keep it beside the checkpoint for encoding."""
+    import numpy as np
+    import torch
+
+    from sakura.backbone.editor import Editor, capture
+    from sakura.backbone.sensitivity import save_sensitivity, sensitivity_of
+    from sakura.settings import MODEL_FOLDER, SHIPPED_TEMPLATES
+    from sakura.templates import TemplateLibrary
+
+    torch.set_num_threads(threads)
+    folder = model or MODEL_FOLDER
+    editor = Editor.load(folder)
+    templates = list(TemplateLibrary(SHIPPED_TEMPLATES))
+    measured = []
+    with typer.progressbar(templates, label="Measuring", file=typer.get_text_stream("stderr")) as bar:
+        for template in bar:
+            picture, requests = template.for_editor(), template.typical_requests()
+            measured.append(sensitivity_of(editor, picture, requests, capture(editor, picture, requests)))
+    mean = np.mean(measured, axis=0)
+    save_sensitivity(folder, mean / mean.mean())
+    _write_json(None, {"keys": mean[:, 0].tolist(), "values": mean[:, 1].tolist()})
+
+
 @bench_app.command("codec")
 def bench_codec(
     template: Annotated[str, typer.Option(help="The template to encode.")] = "face-hoodie",

@@ -8,6 +8,10 @@ from typing import Protocol
 from sakura.codec.interface import Ladder, Rung
 
 SLACK_SHARE = 0.25
+# What a shard should not lose more than, if that takes no longer than so many shards take to execute: where nothing can
+# hide a transfer, a little waiting spares the picture much.
+WORTH_SENDING = 0.1
+WORTH_SHARDS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,24 +49,30 @@ class DeadlineController:
     """The finest rung whose transfer hides behind the execution of the shards before it.
 
     A shard may take as long as executing one takes, plus a quarter of what has been saved up beyond that, so that a
-    buffer remains for a drop of the rate. Nothing hides the first shard's transfer, so
-    it is sent at the coarsest rung.
+    buffer remains for a drop of the rate. Where nothing hides a transfer, as for the first shard, the coarsest rung is
+    sent that keeps most of what matters, or the coarsest of all if the network is too slow for that.
     """
 
     def choose(self, situation: Situation) -> Choice:
         rungs, rate = situation.rungs, situation.predicted_mbps
         if situation.shard == 0:
-            return Choice(rungs[0], 0, "nothing can start before it is there, so the smallest representation")
+            return Choice(self._smallest(situation), 0, "nothing can start before it is there, so a small one")
         slack_s = situation.slack_s
         allowed_s = min(slack_s, situation.shard_s) + SLACK_SHARE * max(0.0, slack_s - situation.shard_s)
         budget_bytes = int(max(0.0, allowed_s) * rate * 125_000)
+        smallest = self._smallest(situation)
         fitting = [rung for rung in rungs if rung.size_bytes <= budget_bytes]
-        if not fitting:
-            return Choice(rungs[0], budget_bytes, "late already, so the smallest representation")
+        if not fitting or fitting[-1].size_bytes < smallest.size_bytes:
+            return Choice(smallest, budget_bytes, "late already, so a small one")
         if fitting[-1].size_bytes == 0:
             return Choice(fitting[-1], budget_bytes, "what earlier steps brought serves this one too")
         reason = "the finest there is" if fitting[-1] is rungs[-1] else "the finest that arrives in time"
         return Choice(fitting[-1], budget_bytes, reason)
+
+    def _smallest(self, situation: Situation) -> Rung:
+        worth = next((rung for rung in situation.rungs if rung.distortion <= WORTH_SENDING), situation.rungs[-1])
+        transfer_s = 8e-6 * worth.size_bytes / situation.predicted_mbps
+        return worth if transfer_s <= WORTH_SHARDS * situation.shard_s else situation.rungs[0]
 
 
 class BudgetController:
