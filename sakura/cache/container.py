@@ -1,15 +1,16 @@
 """The file that holds one template's cache: an index, then segments that can be read by byte range.
 
-The format is described in docs of the package beside this module: sakura/cache/FORMAT.md.
+FORMAT.md beside this module describes it byte by byte.
 """
 
 import contextlib
 import itertools
+import math
 import mmap
 import struct
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -25,6 +26,7 @@ VERSION = 2
 PREFIX = struct.Struct("<8sHII")
 MAX_INDEX_BYTES = 64 * 1024 * 1024
 MAX_SIDE = 1 << 20
+MAX_SHARD_NUMBERS = 1 << 29
 
 
 class ContainerError(Exception):
@@ -121,7 +123,11 @@ class _Object:
         self.size = int(filesystem.size(path))
 
     def read(self, start: int, end: int) -> bytes:
-        return self._filesystem.cat_file(self._path, start, end) if end > start else b""
+        end = min(end, self.size)
+        data = self._filesystem.cat_file(self._path, start, end) if end > start else b""
+        if len(data) != max(0, end - start):
+            raise ContainerError(f"The store of {self._path} does not serve byte ranges; copy the file and open that.")
+        return data
 
     def close(self) -> None:
         pass
@@ -188,7 +194,8 @@ class Container:
         """Refuse an index that contradicts itself or the file."""
         name, index, geometry = self.name, self.index, self.index.geometry
         sides = (geometry.steps, geometry.blocks, geometry.blocks_per_shard, geometry.rows, geometry.columns)
-        if min(sides) < 1 or max(sides) > MAX_SIDE or geometry.blocks % geometry.blocks_per_shard:
+        possible = min(sides) >= 1 and max(sides) <= MAX_SIDE and geometry.blocks % geometry.blocks_per_shard == 0
+        if not possible or geometry.matrices * geometry.rows * geometry.columns > MAX_SHARD_NUMBERS:
             raise ContainerError(f"The geometry in {name} is not one of a cache.")
         if index.codec not in CODECS:
             raise ContainerError(f"{name} was encoded with {index.codec!r}; this program has {', '.join(CODECS)}.")
@@ -205,10 +212,9 @@ class Container:
         if not all(0 <= ladder < len(index.ladders) for ladder in index.ladder_of):
             raise ContainerError(f"{name} names a ladder that it does not have.")
         for number, ladder in enumerate(index.ladders):
-            if not all(0 <= segment < len(index.segment_bytes) for segment in ladder.order):
-                raise ContainerError(f"Ladder {number} of {name} names a segment that there is not.")
-            if not ladder.rungs or any(not 0 <= r.start < r.stop <= len(ladder.order) for r in ladder.rungs):
-                raise ContainerError(f"Ladder {number} of {name} has rungs that do not fit it.")
+            fault = _fault(ladder, index.segment_bytes)
+            if fault:
+                raise ContainerError(f"Ladder {number} of {name} {fault}.")
 
     def read_segment(self, segment: int) -> bytes:
         """The bytes of one segment. Raises ContainerError if they are damaged."""
@@ -224,3 +230,23 @@ class Container:
 
     def close(self) -> None:
         self._bytes.close()
+
+
+def _fault(ladder: Ladder, segment_bytes: Sequence[int]) -> str | None:
+    """What is wrong with a ladder, as the end of a sentence."""
+    order, rungs = ladder.order, ladder.rungs
+    if not all(0 <= segment < len(segment_bytes) for segment in order):
+        return "names a segment that there is not"
+    if len(set(order)) != len(order):
+        return "names a segment twice"
+    if not rungs or any(not 0 <= rung.start < rung.stop <= len(order) for rung in rungs):
+        return "has rungs that do not fit it"
+    reached = list(itertools.accumulate((segment_bytes[segment] for segment in order), initial=0))
+    if any(rung.size_bytes != reached[rung.stop] - reached[rung.start] for rung in rungs):
+        return "has a rung whose size is not that of its segments"
+    if any(not 0 <= rung.distortion < math.inf for rung in rungs):
+        return "has a rung whose distortion is no share"
+    steps = itertools.pairwise(rungs)
+    if not all(coarse.size_bytes < fine.size_bytes and coarse.distortion > fine.distortion for coarse, fine in steps):
+        return "has rungs that do not grow and improve"
+    return None

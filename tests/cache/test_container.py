@@ -1,150 +1,325 @@
+"""The container: round trips, byte ranges over HTTP, and damage of every kind, which is always named."""
+
+import functools
 import random
+import resource
 import struct
-import zlib
+import tracemalloc
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
+from containers import GEOMETRY, Sample, mutated, packed, served, some_container, some_places, with_index
 
-from sakura.cache.container import MAGIC, PREFIX, Container, ContainerError, ContainerIndex, write_container
-from sakura.codec.interface import CacheGeometry
-from sakura.codec.interface import EncodedShard, Representation, Rung
+from sakura.cache.container import MAGIC, PREFIX, Container, ContainerError, replacing, write_file
+from sakura.codec import CODECS
+from sakura.codec.interface import Ladder, Rung
 
-GEOMETRY = CacheGeometry(steps=2, blocks=4, blocks_per_shard=2, rows=6, columns=4)
-MUTATIONS = 2_000
-
-
-def some_shards() -> list[EncodedShard]:
-    rng = np.random.default_rng(0)
-    rungs = [Rung(Representation(4, 4, 4), 12, 0.5), Rung(Representation(4, 8, 8), 30, 0.1)]
-    return [EncodedShard([rng.bytes(size) for size in (12, 18, 1 + number)], rungs) for number in range(4)]
+MUTATIONS = 10_000
+MUTATIONS_BEHIND_CHECKSUMS = 200  # for each codec, of the segments and of the index
+MAX_TRACED_BYTES = 20_000_000
+NAMES = sorted(CODECS)
+sample = functools.cache(some_container)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "some.sakura"
-    write_container(path, model="m", template="t", codec="sakura", geometry=GEOMETRY, shards=some_shards())
+    write_file(str(path), sample().data)
     return path
 
 
-def contents(container: Container) -> list[list[bytes]]:
-    return [
-        [container.read_segment(shard, segment) for segment in range(len(entry.segment_bytes))]
-        for shard, entry in enumerate(container.index.shards)
-    ]
-
-
-def replace_index(path: Path, **changes: object) -> None:
-    """Write the index anew with its checksum right, as a faulty writer would."""
-    data = path.read_bytes()
-    _, version, size, _ = PREFIX.unpack_from(data)
-    index = msgspec.msgpack.decode(data[PREFIX.size : PREFIX.size + size], type=ContainerIndex)
-    encoded = msgspec.msgpack.encode(msgspec.structs.replace(index, **changes))
-    head = PREFIX.pack(MAGIC, version, len(encoded), zlib.crc32(encoded))
-    path.write_bytes(head + encoded + data[PREFIX.size + size :])
-
-
-def test_round_trip(path: Path) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_round_trip(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "some.sakura"
+    write_file(str(path), sample(name).data)
     container = Container(path)
-    assert (container.index.model, container.index.template, container.index.codec) == ("m", "t", "sakura")
-    assert container.index.geometry == GEOMETRY
-    assert contents(container) == [shard.segments for shard in some_shards()]
-    assert [entry.rungs for entry in container.index.shards] == [shard.rungs for shard in some_shards()]
-    container.verify()
-    assert [child.name for child in path.parent.iterdir()] == [path.name]
+    assert (container.index.model, container.index.template) == ("a model", "a template")
+    assert (container.codec, container.geometry) == (sample(name).codec, GEOMETRY)
+    assert container.read_all() == sample(name).encoded
+    assert container.size_bytes == len(sample(name).data)
+    assert container.index_bytes == sample(name).index_end
+    assert [child.name for child in tmp_path.iterdir()] == [path.name]
 
 
-def mutated(data: bytes, rng: random.Random) -> bytes:
-    """``data`` with a few bytes changed, cut, repeated or added."""
-    changed = bytearray(data)
-    kind = rng.choice(("flip", "set", "cut", "extend", "insert", "delete"))
-    if kind == "flip":
-        for _ in range(rng.randint(1, 3)):
-            changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
-    elif kind == "set":
-        start = rng.randrange(len(changed))
-        changed[start : start + 4] = rng.choice((b"\0\0\0\0", b"\xff\xff\xff\xff", rng.randbytes(4)))
-        del changed[len(data) :]
-    elif kind == "cut":
-        del changed[rng.randrange(len(changed)) :]
-    elif kind == "extend":
-        changed += rng.randbytes(rng.randint(1, 50))
-    elif kind == "insert":
-        start = rng.randrange(len(changed))
-        changed[start:start] = rng.randbytes(rng.randint(1, 5))
-    else:
-        start = rng.randrange(len(changed))
-        del changed[start : start + rng.randint(1, 5)]
-    return bytes(changed)
+# Stores
+
+
+def test_segments_are_read_by_range_over_http(path: Path) -> None:
+    with served(path.parent) as (address, asked):
+        container = Container(f"{address}/{path.name}")
+        assert container.size_bytes == len(sample().data)
+        opening = len(asked)
+        last = len(sample().encoded.segments) - 1
+        for segment in (0, last, 3):
+            assert container.read_segment(segment) == sample().encoded.segments[segment]
+        starts = [sample().index_end + sum(map(len, sample().encoded.segments[:s])) for s in (0, last, 3)]
+        ends = [start + len(sample().encoded.segments[s]) for start, s in zip(starts, (0, last, 3), strict=True)]
+        assert asked[opening:] == [f"bytes={start}-{end - 1}" for start, end in zip(starts, ends, strict=True)]
+        assert all(header.startswith("bytes=") for header in asked)
+        assert container.read_all() == sample().encoded
+        path.write_bytes(path.read_bytes()[:-1] + b"\0")
+        with pytest.raises(ContainerError, match=rf"Segment {last} of some\.sakura is damaged"):
+            container.read_segment(last)
+        with pytest.raises(FileNotFoundError):
+            Container(f"{address}/other.sakura")
+
+
+def test_server_without_ranges_is_told(path: Path) -> None:
+    with served(path.parent, ranges=False) as (address, _), pytest.raises(ContainerError, match="byte ranges"):
+        Container(f"{address}/{path.name}")
+
+
+def test_store_in_memory() -> None:
+    url = "memory://caches/some.sakura"
+    write_file(url, sample().data)
+    assert Container(url).read_all() == sample().encoded
+    write_file(url, sample().data[:-1])
+    with pytest.raises(ContainerError, match=r"segments of some\.sakura do not fill the file"):
+        Container(url)
+    write_file(url, b"")
+    with pytest.raises(ContainerError, match=r"some\.sakura is too short"):
+        Container(url)
+    with pytest.raises(FileNotFoundError):
+        Container("memory://caches/missing.sakura")
+
+
+def test_interrupted_writing_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "caches" / "some.sakura"
+
+    def fail() -> None:
+        with replacing(path) as file:
+            file.write(b"half")
+            raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        fail()
+    assert list(path.parent.iterdir()) == []
+
+
+# Damage that checksums see
 
 
 def test_damage_is_named_and_never_read(path: Path) -> None:
-    data = path.read_bytes()
-    expected = contents(Container(path))
+    """Every mutation changes what is vouched for: prefix, index, segments, or the length of the file."""
+    data = sample().data
     rng = random.Random(7)
-    noticed = 0
     for _ in range(MUTATIONS):
         path.write_bytes(mutated(data, rng))
+        container = None
         try:
             container = Container(path)
-            try:
-                assert contents(container) == expected
-            finally:
-                container.close()
+            container.read_all()
         except ContainerError as error:
-            noticed += 1
             assert path.name in str(error)
-    assert noticed > 0.95 * MUTATIONS
+            assert str(error).endswith(".")
+        else:
+            pytest.fail("damage went unnoticed")
+        finally:
+            if container:
+                container.close()
 
 
 def test_wrong_magic_and_version_are_named(path: Path) -> None:
     data = path.read_bytes()
-    path.write_bytes(b"PNGPNGPN" + data[8:])
-    with pytest.raises(ContainerError, match="not a SAKURA cache"):
-        Container(path)
-    path.write_bytes(MAGIC + struct.pack("<H", 9) + data[10:])
-    with pytest.raises(ContainerError, match="format version 9; this program reads version 1"):
-        Container(path)
-    path.write_bytes(b"")
-    with pytest.raises(ContainerError, match="too short"):
-        Container(path)
+    for wrong, sentence in (
+        (b"PNGPNGPN" + data[8:], "some.sakura is not a SAKURA cache"),
+        (MAGIC + struct.pack("<H", 9) + data[10:], "some.sakura has format version 9; this program reads version 2"),
+        (b"", "some.sakura is too short to be a SAKURA cache"),
+        (data[: PREFIX.size], "The index of some.sakura is longer than the file"),
+    ):
+        path.write_bytes(wrong)
+        with pytest.raises(ContainerError, match=sentence):
+            Container(path)
 
 
-def test_damaged_segment_is_named(path: Path) -> None:
-    data = bytearray(path.read_bytes())
+def test_damaged_segment_is_named_and_others_are_read(path: Path) -> None:
+    data, last = bytearray(path.read_bytes()), len(sample().encoded.segments) - 1
     data[-1] ^= 1
     path.write_bytes(data)
     container = Container(path)
-    assert container.read_segment(0, 0) == some_shards()[0].segments[0]
-    with pytest.raises(ContainerError, match="Segment 2 of shard 3"):
-        container.read_segment(3, 2)
-    with pytest.raises(ContainerError, match="Segment 2 of shard 3"):
-        container.verify()
+    assert container.read_segment(0) == sample().encoded.segments[0]
+    with pytest.raises(ContainerError, match=rf"Segment {last} of some\.sakura is damaged"):
+        container.read_segment(last)
+    with pytest.raises(ContainerError, match=rf"Segment {last} of some\.sakura"):
+        container.read_all()
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"geometry": msgspec.structs.replace(GEOMETRY, blocks_per_shard=0)}, "geometry"),
-        ({"geometry": msgspec.structs.replace(GEOMETRY, steps=3)}, "4 shards"),
-        ({"geometry": msgspec.structs.replace(GEOMETRY, rows=-6)}, "geometry"),
-        ({"shards": []}, "fill the file"),
-        ({"model": 5}, "index"),
-        ({"shards": [{"segment_bytes": [1], "segment_crc32": [], "rungs": []}]}, "checksum for each segment"),
-    ],
-)
-def test_wellformed_nonsense_in_the_index_is_named(path: Path, changes: dict[str, object], named: str) -> None:
-    replace_index(path, **changes)
-    with pytest.raises(ContainerError, match=named):
+# Damage that checksums do not see
+
+
+def changed_index(**changes: object) -> bytes:
+    """The container with its index written anew, as a faulty writer would."""
+    fields = msgspec.to_builtins(sample().index)
+    return with_index(
+        msgspec.msgpack.encode(fields | msgspec.to_builtins(changes)), sample().data[sample().index_end :]
+    )
+
+
+def changed_ladder(**changes: object) -> bytes:
+    ladders = list(sample().encoded.ladders)
+    ladders[1] = msgspec.structs.replace(ladders[1], **changes)
+    return changed_index(ladders=ladders)
+
+
+def changed_rung(**changes: object) -> bytes:
+    rungs = list(sample().encoded.ladders[1].rungs)
+    rungs[-1] = msgspec.structs.replace(rungs[-1], **changes)
+    return changed_ladder(rungs=rungs)
+
+
+def changed_geometry(**changes: int) -> bytes:
+    return changed_index(geometry=msgspec.structs.replace(GEOMETRY, **changes))
+
+
+ORDER = some_container().encoded.ladders[1].order
+RUNGS = some_container().encoded.ladders[1].rungs
+CONTRADICTIONS = {
+    "no blocks a shard": (changed_geometry(blocks_per_shard=0), "geometry in some.sakura"),
+    "blocks that do not divide": (changed_geometry(blocks_per_shard=3), "geometry in some.sakura"),
+    "negative rows": (changed_geometry(rows=-6), "geometry in some.sakura"),
+    "far too many rows": (changed_geometry(rows=10**9), "geometry in some.sakura"),
+    "too large together": (changed_geometry(rows=1 << 20, columns=1 << 20), "geometry in some.sakura"),
+    "more steps": (changed_geometry(steps=3), "holds 4 shards, which does not fit its geometry"),
+    "number for a name": (changed_index(model=5), "index of some.sakura cannot be read"),
+    "no such codec": (changed_index(codec="zip"), "was encoded with 'zip'; this program has sakura"),
+    "codec of other options": (changed_index(codec="intq", options={"group": 1}), "options that intq does not have"),
+    "ranks that fall": (changed_index(options={"ranks": [8, 4]}), "options that sakura does not have"),
+    "no ranks": (changed_index(options={"ranks": []}), "options that sakura does not have"),
+    "step of zero": (changed_index(options={"finest": 0.0}), "options that sakura does not have"),
+    "fewer checksums": (changed_index(segment_crc32=[1]), "checksum for each segment"),
+    "no segments": (changed_index(segment_bytes=[], segment_crc32=[]), "do not fill the file"),
+    "negative size": (
+        changed_index(segment_bytes=[-1, *sample().index.segment_bytes[1:]]),
+        "segments of some.sakura do not fill the file",
+    ),
+    "size beyond everything": (
+        changed_index(segment_bytes=[2**62, *sample().index.segment_bytes[1:]]),
+        "segments of some.sakura do not fill the file",
+    ),
+    "too few shards": (changed_index(ladder_of=[0, 1]), "holds 2 shards"),
+    "unknown ladder": (changed_index(ladder_of=[0, 1, 0, 2]), "names a ladder that it does not have"),
+    "unknown segment": (changed_ladder(order=[*ORDER, 10**6]), "Ladder 1 of some.sakura names a segment that there"),
+    "segment twice": (changed_ladder(order=[*ORDER, ORDER[0]]), "Ladder 1 of some.sakura names a segment twice"),
+    "no rungs": (changed_ladder(rungs=[]), "Ladder 1 of some.sakura has rungs that do not fit it"),
+    "rung beyond the ladder": (changed_rung(stop=len(ORDER) + 1), "Ladder 1 of some.sakura has rungs that do not fit"),
+    "empty rung": (changed_rung(stop=0), "Ladder 1 of some.sakura has rungs that do not fit"),
+    "wrong size": (changed_rung(size_bytes=5), "Ladder 1 of some.sakura has a rung whose size"),
+    "no distortion": (changed_rung(distortion=float("nan")), "Ladder 1 of some.sakura has a rung whose distortion"),
+    "negative distortion": (changed_rung(distortion=-0.1), "Ladder 1 of some.sakura has a rung whose distortion"),
+    "worse rung": (changed_rung(distortion=0.9), "Ladder 1 of some.sakura has rungs that do not grow and improve"),
+    "rungs turned round": (changed_ladder(rungs=RUNGS[::-1]), "Ladder 1 of some.sakura has rungs that do not grow"),
+    "nested without end": (
+        with_index(b"\x81\xa5model" + b"\x91" * 100_000, b""),
+        "index of some.sakura cannot be read",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CONTRADICTIONS)
+def test_contradictions_in_the_index_are_named(path: Path, kind: str) -> None:
+    data, sentence = CONTRADICTIONS[kind]
+    path.write_bytes(data)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ContainerError, match=sentence):
         Container(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
 
 
-def test_interrupted_writing_leaves_nothing(tmp_path: Path) -> None:
-    def failing() -> list[EncodedShard]:
-        raise OSError("the disk is full")
+def test_announced_index_reserves_nothing(path: Path) -> None:
+    path.write_bytes(PREFIX.pack(MAGIC, 2, 0xFFFFFFFF, 0) + b"\0" * 100)
+    tracemalloc.start()
+    with pytest.raises(ContainerError, match=r"index of some\.sakura is longer than the file"):
+        Container(path)
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
 
-    path = tmp_path / "caches" / "some.sakura"
-    with pytest.raises(OSError, match="full"):
-        write_container(path, model="m", template="t", codec="c", geometry=GEOMETRY, shards=failing())
-    assert not path.exists()
+
+def decode_everything(container: Container, refusals: list[str]) -> None:
+    """Decode all shards; segments may be refused by number, and what is not refused has the right shape."""
+    decoder = container.codec.decoder(container.geometry, some_places())
+    for number, segment in enumerate(container.read_all().segments):
+        try:
+            decoder.add({number: segment})
+        except ValueError as error:
+            refusals.append(str(error))
+    geometry = container.geometry
+    for shard in range(geometry.shards):
+        try:
+            rebuilt = decoder.shard(shard)
+        except ValueError as error:
+            refusals.append(str(error))
+            continue
+        assert rebuilt.shape == (geometry.matrices, geometry.rows, geometry.columns)
+        assert rebuilt.dtype == np.float32
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers may be as large as damage makes them
+def test_damage_in_segments_behind_checksums_is_refused_by_segment_or_decodes(path: Path, name: str) -> None:
+    rng = random.Random(11)
+    refusals: list[str] = []
+    tracemalloc.start()
+    for _ in range(MUTATIONS_BEHIND_CHECKSUMS):
+        segments = list(sample(name).encoded.segments)
+        for _ in range(rng.choice((1, 1, 3))):
+            victim = rng.randrange(len(segments))
+            segments[victim] = mutated(segments[victim], rng) if segments[victim] else b"\0"
+        written = rewritten(sample(name), segments)
+        path.write_bytes(written)
+        container = Container(path)
+        decode_everything(container, refusals)
+        container.close()
+    assert tracemalloc.get_traced_memory()[1] < MAX_TRACED_BYTES
+    tracemalloc.stop()
+    assert refusals
+    assert all("egment" in refusal for refusal in refusals), set(refusals)
+
+
+def rewritten(whole: Sample, segments: list[bytes]) -> bytes:
+    """A container of other segments, whose index tells their sizes and checksums as they are."""
+    sizes = [len(segment) for segment in segments]
+    ladders = []
+    for ladder in whole.encoded.ladders:
+        sized = [
+            msgspec.structs.replace(rung, size_bytes=sum(sizes[segment] for segment in ladder.segments(rung)))
+            for rung in ladder.rungs
+        ]
+        kept: list[Rung] = []
+        for rung in sized:
+            if not kept or rung.size_bytes > kept[-1].size_bytes:
+                kept.append(rung)
+        ladders.append(Ladder(ladder.order, kept))
+    return packed(whole.codec, msgspec.structs.replace(whole.encoded, segments=segments, ladders=ladders))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_damage_in_the_index_behind_its_checksum_is_named_or_decodes(path: Path, name: str) -> None:
+    whole = sample(name)
+    index, segments = whole.data[PREFIX.size : whole.index_end], whole.data[whole.index_end :]
+    rng = random.Random(13)
+    refusals: list[str] = []
+    opened = 0
+    tracemalloc.start()
+    for _ in range(3 * MUTATIONS_BEHIND_CHECKSUMS):
+        path.write_bytes(with_index(mutated(index, rng), segments))
+        try:
+            container = Container(path)
+        except ContainerError as error:
+            assert path.name in str(error)
+            continue
+        try:
+            opened += 1
+            geometry = container.geometry
+            if (geometry.rows, geometry.columns) == (GEOMETRY.rows, GEOMETRY.columns):
+                decode_everything(container, refusals)
+        except ContainerError as error:  # a checksum was changed
+            assert path.name in str(error)
+        finally:
+            container.close()
+    assert tracemalloc.get_traced_memory()[1] < MAX_TRACED_BYTES
+    tracemalloc.stop()
+    assert opened > 10
+    assert all("egment" in refusal for refusal in refusals), set(refusals)

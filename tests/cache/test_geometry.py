@@ -2,7 +2,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sakura.codec.interface import CacheGeometry
-from sakura.codec.interface import ShardShape
 
 
 @st.composite
@@ -21,12 +20,11 @@ def test_shards_cover_every_block_of_every_step_in_order(geometry: CacheGeometry
 
 @given(geometries())
 def test_sizes_agree(geometry: CacheGeometry) -> None:
-    shape = geometry.shard_shape
-    assert geometry.full_cache_bytes == geometry.shards * shape.matrices * shape.rows * shape.columns * 2
+    numbers = geometry.shards * geometry.matrices * geometry.rows * geometry.columns
+    assert geometry.full_cache_bytes == 2 * numbers
 
 
 def test_nano_at_128_px() -> None:
     geometry = CacheGeometry(steps=4, blocks=8, blocks_per_shard=2, rows=474, columns=192)
-    assert (geometry.shards_per_step, geometry.shards) == (4, 16)
-    assert geometry.shard_shape == ShardShape(4, 474, 192)
+    assert (geometry.shards_per_step, geometry.shards, geometry.matrices) == (4, 16, 4)
     assert geometry.full_cache_bytes == 11_649_024

@@ -1,6 +1,7 @@
 """Properties that every codec must have, on caches made at random and on awkward ones."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -124,7 +125,7 @@ def test_every_rung_decodes_from_its_segments_and_improves(name: str) -> None:
             rebuilt = received(codec, GEOMETRY, arrays, encoded, ladder.segments(rung), shard)
             lost.append(weighted_distortion(exact, rebuilt, importance))
         # Codecs may weigh shards against one another, so a single shard may lose a little where all of them gain.
-        assert all(finer < 1.05 * coarser for coarser, finer in zip(lost, lost[1:], strict=False))
+        assert all(finer < 1.05 * coarser for coarser, finer in itertools.pairwise(lost))
         assert lost[-1] < 0.8 * lost[0] or len(lost) == 1
 
 
