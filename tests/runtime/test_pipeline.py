@@ -2,15 +2,14 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
 from clocks import run
 
-from sakura.codec.interface import CacheGeometry
 from sakura.cloud.source import Arrival, SourceLostError
-from sakura.codec.interface import Representation, Rung
+from sakura.codec.interface import CacheGeometry, Ladder, Representation, Rung
 from sakura.control.controllers import Choice, DeadlineController, Situation
 from sakura.control.estimators import DiscountedEstimator
 from sakura.events import AnyEvent, BandwidthMeasured, FellBack, LaneFinished, NetworkWait, RepresentationChosen
@@ -19,10 +18,40 @@ from sakura.runtime.pipeline import Outcome, Pipeline, Profile, RunClock
 
 GEOMETRY = CacheGeometry(steps=4, blocks=8, blocks_per_shard=2, rows=4, columns=4)
 SIZES = (5_000, 20_000, 60_000)
-RUNGS = [
-    Rung(Representation(rank, 4, 4), size, distortion)
-    for rank, size, distortion in zip((8, 16, 32), SIZES, (0.1, 0.05, 0.01), strict=True)
-]
+DISTORTIONS = (0.1, 0.05, 0.01)
+
+
+def rungs_of(*, progressive: bool) -> list[Rung]:
+    ranked = zip((8, 16, 32), SIZES, DISTORTIONS, strict=True)
+    return [
+        Rung(Representation(rank, 4, 4), 0 if progressive else index, index + 1, size, distortion)
+        for index, (rank, size, distortion) in enumerate(ranked)
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Offer:
+    """A ladder for each shard, over one pool of segments."""
+
+    ladders: list[Ladder]
+    segment_bytes: list[int]
+
+
+def apart() -> Offer:
+    """Every shard has a segment for each representation."""
+    rungs = rungs_of(progressive=False)
+    ladders = [Ladder([3 * shard, 3 * shard + 1, 3 * shard + 2], rungs) for shard in range(GEOMETRY.shards)]
+    return Offer(ladders, list(SIZES) * GEOMETRY.shards)
+
+
+def shared_by_steps() -> Offer:
+    """The same blocks share segments at all steps; a finer representation continues a coarser one."""
+    rungs, columns = rungs_of(progressive=True), GEOMETRY.shards_per_step
+    own = [Ladder([3 * column, 3 * column + 1, 3 * column + 2], rungs) for column in range(columns)]
+    sizes = [SIZES[0], SIZES[1] - SIZES[0], SIZES[2] - SIZES[1]]
+    return Offer([own[shard % columns] for shard in range(GEOMETRY.shards)], sizes * columns)
+
+
 SHARD_S, FULL_STEP_S, RTT_S = 0.01, 0.2, 0.02
 PIECE_BYTES = 4_000
 
@@ -37,28 +66,30 @@ class LoopClock(RunClock):
 class ModelledSource:
     """Sends shards one after the other at ``mbps``, from half a round trip after the request on."""
 
-    def __init__(self, mbps: float, lost_after: int | None = None) -> None:
-        self.mbps, self.lost_after = mbps, lost_after
+    def __init__(self, mbps: float, segment_bytes: Sequence[int], lost_after: int | None = None) -> None:
+        self.mbps, self.segment_bytes, self.lost_after = mbps, segment_bytes, lost_after
         self.loop = asyncio.get_running_loop()
-        self.asked: asyncio.Queue[tuple[float, int, Representation]] = asyncio.Queue()
+        self.fetched: list[int] = []
+        self.asked: asyncio.Queue[tuple[float, int, Sequence[int]]] = asyncio.Queue()
         self.news: asyncio.Queue[Arrival | None] = asyncio.Queue()
         self.task = asyncio.create_task(self._send())
 
-    async def fetch(self, shard: int, representation: Representation) -> None:
-        self.asked.put_nowait((self.loop.time(), shard, representation))
+    async def fetch(self, shard: int, segments: Sequence[int]) -> None:
+        self.fetched += segments
+        self.asked.put_nowait((self.loop.time(), shard, segments))
 
     async def _send(self) -> None:
         sent = 0
         while True:
-            asked_s, shard, representation = await self.asked.get()
+            asked_s, shard, segments = await self.asked.get()
             await asyncio.sleep(max(0.0, asked_s + RTT_S - self.loop.time()))
             if sent == self.lost_after:
                 self.news.put_nowait(None)
-            size = next(rung.size_bytes for rung in RUNGS if rung.representation == representation)
-            arrival = Arrival(shard, representation, [0], [size], [0], self.loop.time())
+            sizes = [self.segment_bytes[segment] for segment in segments]
+            arrival = Arrival(shard, segments, sizes, [0] * len(sizes), self.loop.time())
             self.news.put_nowait(arrival)
-            for start in range(0, size, PIECE_BYTES):
-                piece = bytes(min(PIECE_BYTES, size - start))
+            for start in range(0, sum(sizes), PIECE_BYTES):
+                piece = bytes(min(PIECE_BYTES, sum(sizes) - start))
                 await asyncio.sleep(8e-6 * len(piece) / self.mbps)
                 arrival.add(piece, self.loop.time())
                 arrival.wire_bytes += len(piece)
@@ -83,10 +114,12 @@ class ModelledEngine:
         self.loop = asyncio.get_running_loop()
         self.busy = asyncio.Lock()
         self.local: list[int] = []
+        self.known: dict[int, int] = {}  # how many segments there were when a shard was rebuilt
+        self.segments: set[int] = set()
 
-    async def reconstruct(
-        self, shard: int, representation: Representation, segments: Mapping[int, bytes]
-    ) -> tuple[ShardKv, Span]:
+    async def reconstruct(self, shard: int, segments: Mapping[int, bytes]) -> tuple[ShardKv, Span]:
+        self.segments.update(segments)
+        self.known[shard] = len(self.segments)
         return {}, Span(self.loop.time(), self.loop.time())
 
     async def _work(self, seconds: float) -> Span:
@@ -111,6 +144,7 @@ class Told:
     outcome: Outcome
     events: list[AnyEvent]
     engine: ModelledEngine
+    source: ModelledSource
 
     def of(self, kind: type) -> list:
         return [event for event in self.events if isinstance(event, kind)]
@@ -119,16 +153,10 @@ class Told:
         return [event for event in self.of(LaneFinished) if event.lane == lane]
 
 
-class _Unverified(Arrival):
-    """Checksums are not the matter here."""
-
-    def segments(self) -> dict[int, bytes]:
-        return {0: b""}
-
-
 @pytest.fixture(autouse=True)
 def without_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Arrival, "segments", _Unverified.segments)
+    """Checksums are not the matter here."""
+    monkeypatch.setattr(Arrival, "segments", lambda arrival: dict.fromkeys(arrival._ids, b""))
 
 
 def edit(
@@ -138,15 +166,18 @@ def edit(
     shard_s: float = SHARD_S,
     patient: bool = False,
     controller: object = None,
-    rungs: list[list[Rung]] | None = None,
+    offer: Offer | None = None,
 ) -> Told:
+    offer = offer or apart()
     told: list[Told] = []
 
     async def scenario() -> None:
-        source, engine, events = ModelledSource(mbps, lost_after), ModelledEngine(shard_s), list[AnyEvent]()
+        source = ModelledSource(mbps, offer.segment_bytes, lost_after)
+        engine, events = ModelledEngine(shard_s), list[AnyEvent]()
         pipeline = Pipeline(
             geometry=GEOMETRY,
-            rungs=rungs or [RUNGS] * GEOMETRY.shards,
+            ladders=offer.ladders,
+            segment_bytes=offer.segment_bytes,
             source=source,
             run=engine,
             controller=controller or DeadlineController(),  # type: ignore[arg-type]
@@ -157,7 +188,7 @@ def edit(
             emit=events.append,
             patient=patient,
         )
-        told.append(Told(await pipeline.edit(), events, engine))
+        told.append(Told(await pipeline.edit(), events, engine, source))
         await source.close()
         assert not pipeline._kv, "executed shards are not kept"
 
@@ -224,6 +255,39 @@ def test_received_bytes_count_what_was_cut_off_too() -> None:
     assert told.outcome.fell_back
     whole = sum(event.received_bytes for event in told.lane("receive"))
     assert whole < told.outcome.received_bytes < whole + SIZES[0]
+
+
+@pytest.mark.parametrize("mbps", [3, 20, 200])
+def test_what_one_step_brought_serves_the_next_ones(mbps: float) -> None:
+    told = edit(mbps, offer=shared_by_steps())
+    assert not told.outcome.fell_back
+    assert len(told.lane("execute")) == len(told.lane("reconstruct")) == GEOMETRY.shards
+    assert len(set(told.source.fetched)) == len(told.source.fetched), "no segment is fetched twice"
+    assert told.outcome.received_bytes == sum(shared_by_steps().segment_bytes[s] for s in told.source.fetched)
+    ranks = [event.rank for event in told.of(RepresentationChosen)]
+    for column in range(GEOMETRY.shards_per_step):
+        chosen = ranks[column :: GEOMETRY.shards_per_step]
+        assert chosen == sorted(chosen), "a later step is never coarser than an earlier one"
+    if mbps == 20:
+        assert ranks[-1] == 32
+
+
+def test_a_shard_that_fetches_nothing_waits_for_what_others_fetch() -> None:
+    """All shards need the same segments, which the first one asks for."""
+    rungs = rungs_of(progressive=True)[:1]
+    offer = Offer([Ladder([0], rungs)] * GEOMETRY.shards, [SIZES[0]])
+    told = edit(1, offer=offer)
+    assert told.source.fetched == [0]
+    arrived_s = told.lane("receive")[0].at_s
+    assert all(event.started_s >= arrived_s for event in told.lane("reconstruct"))
+    assert len(told.lane("execute")) == GEOMETRY.shards
+    assert [event.wanted_bytes for event in told.of(RepresentationChosen)][1:] == [0] * (GEOMETRY.shards - 1)
+
+
+def test_lost_network_takes_the_shards_that_wait_with_it() -> None:
+    told = edit(1, offer=shared_by_steps(), lost_after=1)
+    assert told.outcome.fell_back
+    assert told.of(FellBack)[0].reason.startswith("The line is cut")
 
 
 class FailingController:
