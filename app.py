@@ -32,16 +32,17 @@ def main() -> None:
     try:
         # The roles start while the page's libraries load.
         from sakura.errors import UserError
+        from sakura.lab.service import Lab
         from sakura.studio import LocalRoles, Studio
     except ModuleNotFoundError as error:
         sys.exit(f"The package {error.name} is missing; run `make install`.")
     print("Starting the cloud, the device and the page", flush=True)  # noqa: T201
     studio = Studio()
     try:
-        with LocalRoles(studio, wait=False) as roles:
+        with LocalRoles(studio, wait=False) as roles, Lab(studio.library, studio.busy) as lab:
             from ui.page import build_page, launch_options
 
-            page = build_page(studio)
+            page = build_page(studio, lab)
             roles.wait_ready()
             page.launch(
                 server_name=options.host,

@@ -56,6 +56,16 @@ def budget_bytes(choice: str, amount_kb: float | None) -> int | None:
     return round(amount_kb * 1000)
 
 
+def written_kb(amount: str) -> float:
+    """An amount in kB as an address writes it. Raises UserError for one that makes no sense."""
+    try:
+        amount_kb = float(amount)
+    except ValueError:
+        amount_kb = 0.0
+    budget_bytes(CUSTOM, amount_kb)
+    return amount_kb
+
+
 def blocked_reason(task: str, prompt: str | None) -> str:
     """Why nothing can be edited yet, or nothing. A prompt field that was never shown holds None."""
     return "Say first what should change." if task == "instruction" and not (prompt or "").strip() else ""
@@ -131,7 +141,7 @@ class EditView:
         s.action.edit(self._edit, inputs, [self.link, s.action, *errors], **QUIET)
         s.action.stop(self._stop, None, [s.action_error], **QUIET)
         restored = [self.link, s.task, *template_parts, s.trace, self.own_traces, *trace_parts[:3], s.system, s.budget]
-        restored += [s.budget_label, s.budget_error, s.budget_kb]
+        restored += [s.budget_label, s.budget_error, s.budget_kb, s.action_error]
         blocks = gr.context.Context.root_block
         assert isinstance(blocks, gr.Blocks)
         blocks.load(self._restore, None, restored, **QUIET)
@@ -349,13 +359,22 @@ class EditView:
         return ""
 
     def _restore(self, request: gr.Request) -> Update:
-        """Fill the setup in: with that of the run in the address, so that a reload loses nothing, else as shipped."""
+        """Fill the setup in with that of the run in the address, so that a reload loses nothing.
+
+        Without a run, with the template and the bytes to spend that the address asks for, else as shipped.
+        """
         s = self.setup
         run_id = request.query_params.get("run", "")
         try:
             run = self._studio.run_request(run_id) if run_id else None
         except UserError:
             run = None
+        asked = request.query_params
+        if run is None and ("template" in asked or "budget_kb" in asked):
+            try:
+                return self._asked(asked.get("template"), asked.get("budget_kb"))
+            except UserError as error:
+                return {s.action_error: error_markup(str(error))}
         if run is None:
             # Only what is new since the page was built is told: an early choice of the visitor must stay.
             shown = self._cards.all()
@@ -382,8 +401,26 @@ class EditView:
             self.own_traces: own,
             s.system: run.system,
             s.budget: gr.Dropdown(value=budget, interactive=run.system == "sakura"),
-            s.budget_kb: gr.Number(value=kilobytes or 300, visible=budget == CUSTOM),
+            s.budget_kb: gr.Number(value=kilobytes or 75, visible=budget == CUSTOM),
         }
+
+    def _asked(self, template_id: str | None, budget_kb: str | None) -> Update:
+        """A setup with SAKURA for a template, and with so many kB to spend. Raises UserError."""
+        s = self.setup
+        card = self._cards.card(template_id) if template_id else self._cards.all()[0]
+        amount_kb = None if budget_kb is None else written_kb(budget_kb)
+        items = template_items(self._cards.all(), card.task)
+        update = {
+            **self._template_parts(card.template_id, ""),
+            self.link: gr.HTML(plan=self._plan(card.template_id, "sakura", self._traces[0][2])),
+            s.task: card.task,
+            s.template: gr.HTML(items=items, value=card.template_id),
+        }
+        if amount_kb is not None:
+            update[s.budget] = gr.Dropdown(value=CUSTOM, interactive=True)
+            update[s.budget_kb] = gr.Number(value=amount_kb, visible=True)
+            update[s.budget_label] = budget_label("sakura", CUSTOM)
+        return update
 
     def _restored_reference(self, run_id: str, run: EditRequest) -> gr.HTML:
         assert run.reference is not None

@@ -1,12 +1,14 @@
-"""The page as a whole: header, the Edit view, and how it is launched."""
+"""The page as a whole: header and views, and how it is launched."""
 
 from typing import Any
 
 import gradio as gr
 
+from sakura.lab.service import Lab
 from sakura.pictures import MAX_FILE_BYTES
 from sakura.studio import Studio
 from ui.edit import EditView
+from ui.lab import LabView
 from ui.parts import header
 from ui.theme import FONTS, page_head, page_theme
 
@@ -14,8 +16,8 @@ UPLOAD_CHECK_S = 600
 UPLOAD_KEPT_S = 86_400
 
 
-def build_page(studio: Studio) -> gr.Blocks:
-    """All of the page for a studio; ``launch(**launch_options())`` serves it."""
+def build_page(studio: Studio, lab: Lab) -> gr.Blocks:
+    """All of the page for a studio and a lab; ``launch(**launch_options())`` serves it."""
 
     def device_names(_: object) -> list[str]:
         return [card.name for card in studio.devices()]
@@ -23,8 +25,11 @@ def build_page(studio: Studio) -> gr.Blocks:
     with gr.Blocks(
         title="SAKURA: edit", fill_width=True, delete_cache=(UPLOAD_CHECK_S, UPLOAD_KEPT_S), analytics_enabled=False
     ) as page:
-        header(device_names)
+        header("edit", device_names)
         EditView(studio).build()
+    with page.route("Compression lab", "/lab"):
+        header("lab", device_names)
+        LabView(studio, lab).build()
     return page
 
 

@@ -169,11 +169,18 @@ def pictures() -> gr.HTML:
     )
 
 
-def header(device_names: Callable[[object], list[str]]) -> gr.HTML:
-    """Brand, pages and the device chip; ``device_names`` is asked every few seconds."""
+PAGES = {"edit": ("./", "Edit"), "lab": ("./lab", "Compression lab")}
+
+
+def header(page: str, device_names: Callable[[object], list[str]]) -> gr.HTML:
+    """Brand, pages with the one in view, and the device chip; ``device_names`` is asked every few seconds."""
+    links = "".join(
+        f'<a href="{address}"{" class=on aria-current=page" if key == page else ""}>{name}</a>'
+        for key, (address, name) in PAGES.items()
+    )
     markup = (
         f'<header class="bar"><div class="brand">{blossom_svg()}<span>SAKURA</span></div>'
-        '<nav class="nav" aria-label="Pages"><a class="on" href="./" aria-current="page">Edit</a></nav>'
+        f'<nav class="nav" aria-label="Pages">{links}</nav>'
         '<div class="right"><span class="chip" role="status" data-part="chip"><span class="dot"></span>'
         '<span class="words">Looking for a device</span></span></div></header>'
     )

@@ -13,7 +13,7 @@ from ui.parts import action, examples, privacy_note, references, thumbs
 from ui.views import SYSTEM_NAMES, TASK_NAMES
 
 AUTOMATIC, CUSTOM = "automatic", "custom"
-BUDGETS_KB = (100, 200, 400, 800)
+BUDGETS_KB = (25, 50, 100, 200)
 BRINGS = {"face_swap": "New face", "try_on": "Garment", "instruction": "What to change"}
 
 
