@@ -92,6 +92,11 @@ def a_request(template_id: str, **changes: object) -> EditRequest:
     return dataclasses.replace(request, **changes)  # type: ignore[arg-type]
 
 
+def budgeted(template_id: str, **changes: object) -> EditRequest:
+    """A request whose representations follow from its bytes alone, not from the moment's rate."""
+    return a_request(template_id, rate_budget_bytes=80_000, **changes)
+
+
 def some_picture(seed: int) -> np.ndarray:
     """A picture that hardly compresses, so that any part of it can be told: uint8 (90, 120, 3)."""
     return np.random.default_rng(seed).integers(0, 256, (90, 120, 3), dtype=np.uint8)
@@ -160,12 +165,12 @@ def test_refused_input_reaches_nobody(place: Place) -> None:
 
 
 def what_was_asked(sent: list[list[bytes]]) -> list[list[tuple[object, ...]]]:
-    """Messages by connection, without what the run's number and the moment's rate decide."""
+    """Messages by connection, without what the run's number decides."""
 
     def essence(message: ToCloud) -> tuple[object, ...]:
         match message:
             case Fetch():
-                return ("fetch", message.shard)
+                return ("fetch", message.shard, tuple(message.segments))
             case OpenStream():
                 return ("open", message.template_id, message.codec, message.link_id is None)
             case EmulateLink():
@@ -179,8 +184,8 @@ def what_was_asked(sent: list[list[bytes]]) -> list[list[tuple[object, ...]]]:
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        (a_request(FACE, reference=some_picture(1)), a_request(FACE, reference=some_picture(2))),
-        (a_request(HAT, prompt="no hat"), a_request(HAT, prompt="put on a purple beanie please")),
+        (budgeted(FACE, reference=some_picture(1)), budgeted(FACE, reference=some_picture(2))),
+        (budgeted(HAT, prompt="no hat"), budgeted(HAT, prompt="put on a purple beanie please")),
     ],
     ids=["reference", "prompt"],
 )

@@ -37,16 +37,14 @@ from sakura.cloud.protocol import (
     decode_to_cloud,
     encode,
 )
-from sakura.cloud.server import MAX_STREAMS, CloudServer
+from sakura.cloud.server import MAX_STREAMS, STREAMED_CODECS, CloudServer
 from sakura.cloud.source import Arrival, SourceLostError
-from sakura.codec import CODECS, new_codec
-from sakura.codec.interface import Representation
+from sakura.codec import new_codec
 from sakura.errors import UserError
 from sakura.network.library import constant_trace
 from sakura.network.trace import Trace, checked_trace
 from sakura.templates import TemplateLibrary
 
-FULL = Representation(0, 16, 16)
 FACE = SHIPPED_BY_TASK["face_swap"]
 Scenario = Callable[[CloudServer], Coroutine[object, object, None]]
 Play = Callable[[Scenario], None]
@@ -114,8 +112,12 @@ def test_describe_builds_and_reports_progress(
             assert progress == sorted(progress)
             assert (described.model, described.template) == ("tiny", template.fingerprint)
             assert (described.subject, described.has_reference) == ("face", True)
-            assert set(described.rungs) == set(CODECS)
-            assert all(len(shards) == described.geometry.shards for shards in described.rungs.values())
+            assert set(described.codecs) == set(STREAMED_CODECS)
+            for name, offer in described.codecs.items():
+                index = cloud.store.get(template, name).index
+                assert (offer.options, offer.segment_bytes) == (index.options, index.segment_bytes)
+                assert (offer.ladders, offer.ladder_of) == (index.ladders, index.ladder_of)
+                assert len(offer.ladder_of) == described.geometry.shards
 
             again: list[float] = []
             assert await client.describe("tiny-face", again.append) == described
@@ -136,25 +138,37 @@ def test_two_ask_for_the_same_template_at_once(play: Play) -> None:
     play(scenario)
 
 
-@pytest.mark.parametrize("codec", sorted(CODECS))
+@pytest.mark.parametrize("codec", STREAMED_CODECS)
 def test_every_rung_of_a_shard_arrives_byte_exact(play: Play, codec: str) -> None:
     async def scenario(cloud: CloudServer) -> None:
         async with client_of(cloud) as client:
-            described = await client.describe("tiny-face")
+            offer = (await client.describe("tiny-face")).codecs[codec]
             container = cloud.store.get(tiny_template("tiny-face"), codec)
             stream = await client.open_stream("tiny-face", codec, None)
-            for shard in (0, described.geometry.shards - 1):
-                for rung in described.rungs[codec][shard]:
-                    await stream.fetch(shard, rung.representation)
+            for shard in (0, len(offer.ladder_of) - 1):
+                ladder = offer.ladders[offer.ladder_of[shard]]
+                for rung in ladder.rungs:
+                    await stream.fetch(shard, ladder.segments(rung))
                     arrival = await whole(stream)
-                    expected = {
-                        index: container.read_segment(shard, index)
-                        for index in new_codec(codec).segment_ids(rung.representation)
-                    }
-                    assert (arrival.shard, arrival.representation) == (shard, rung.representation)
+                    expected = {segment: container.read_segment(segment) for segment in ladder.segments(rung)}
+                    assert arrival.shard == shard
                     assert arrival.segments() == expected
                     assert sum(map(len, expected.values())) == rung.size_bytes < arrival.wire_bytes
             await stream.close()
+
+    play(scenario)
+
+
+def test_any_segments_come_in_the_order_asked(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as client:
+            container = cloud.store.get(tiny_template("tiny-face"), "sakura")
+            stream = await client.open_stream("tiny-face", "sakura", None)
+            asked = [7, 0, 3]
+            await stream.fetch(2, asked)
+            segments = (await whole(stream)).segments()
+            assert list(segments) == asked
+            assert segments == {segment: container.read_segment(segment) for segment in asked}
 
     play(scenario)
 
@@ -165,7 +179,7 @@ def test_shards_come_in_the_order_asked(play: Play) -> None:
             stream = await client.open_stream("tiny-face", "uncompressed", None)
             order = [3, 0, 5, 1]
             for shard in order:
-                await stream.fetch(shard, FULL)
+                await stream.fetch(shard, [shard])
             assert [(await whole(stream)).shard for _ in order] == order
 
     play(scenario)
@@ -196,10 +210,10 @@ def test_what_is_unknown_is_refused_and_the_connection_stays(play: Play) -> None
                 stream = await client.open_stream(template_id, codec, link)
                 with pytest.raises(SourceLostError, match=reason):
                     await asyncio.wait_for(stream.next(), 5)
-            for shard, representation in ((0, Representation(5, 4, 4)), (99, FULL), (-1, FULL)):
+            for shard, segments in ((0, [99]), (0, [-1]), (0, [0, 0]), (99, [0]), (-1, [0])):
                 stream = await client.open_stream("tiny-face", "uncompressed", None)
-                await stream.fetch(shard, representation)
-                with pytest.raises(SourceLostError, match="not on offer"):
+                await stream.fetch(shard, segments)
+                with pytest.raises(SourceLostError, match=r"Stream \d+ asks for"):
                     await asyncio.wait_for(stream.next(), 5)
                 await stream.close()
             assert (await client.describe("tiny-face")).template_id == "tiny-face"
@@ -230,7 +244,7 @@ def test_streams_are_bounded_and_numbers_unique(play: Play) -> None:
             )
             await say(connection, CloseStream(0), OpenStream(1, "tiny-face", "uncompressed", None))
             assert await hear(connection) == Refused("stream 1", "Stream 1 is open already.")
-            await say(connection, Fetch(0, 0, FULL))
+            await say(connection, Fetch(0, 0, [0]))
             assert await hear(connection) == Refused("stream 0", "Stream 0 is not open.")
 
     play(scenario)
@@ -242,10 +256,10 @@ def test_cancel_stops_what_is_left_of_a_shard(store: CacheStore, shipped: Templa
             await say(connection, emulated("link", constant_trace(40.0)))
             assert await hear(connection) == Linked("link")
             await say(connection, OpenStream(1, FACE, "uncompressed", "link"))
-            await say(connection, *(Fetch(1, shard, FULL) for shard in range(3)))
+            await say(connection, *(Fetch(1, shard, [shard]) for shard in range(3)))
             assert isinstance(await hear(connection), ShardHeader)
             await say(connection, Cancel(1, 0), Cancel(1, 1))
-            size = store.get(shipped.get(FACE), "uncompressed").index.shards[0].segment_bytes[0]
+            size = store.get(shipped.get(FACE), "uncompressed").index.segment_bytes[2]
             received = {0: 0, 1: 0, 2: 0}
             while received[2] < size:
                 message = await hear(connection)
@@ -254,7 +268,7 @@ def test_cancel_stops_what_is_left_of_a_shard(store: CacheStore, shipped: Templa
             assert received[0] < size / 2
             assert received[1] == 0
             # A shard that was cancelled can be asked for again.
-            await say(connection, Fetch(1, 1, FULL))
+            await say(connection, Fetch(1, 1, [1]))
             assert isinstance(await hear(connection), ShardHeader)
 
     asyncio.run(main())
@@ -344,7 +358,7 @@ def test_emulated_link_paces_a_shard(play: Play) -> None:
                     stream = await client.open_stream("tiny-wear", "uncompressed", f"{mbps}-{rtt_s}")
                     began_s = loop.time()
                     for shard in range(6):
-                        await stream.fetch(shard, FULL)
+                        await stream.fetch(shard, [shard])
                     arrivals = [await whole(stream) for _ in range(6)]
                     took_s = loop.time() - began_s
                     await stream.close()
@@ -365,7 +379,7 @@ def test_change_of_the_link_takes_effect_during_a_transfer(play: Play) -> None:
             await client.emulate_link("changing", constant_trace(0.02), 0, 0)
             stream = await client.open_stream("tiny-face", "uncompressed", "changing")
             began_s = loop.time()
-            await stream.fetch(0, FULL)
+            await stream.fetch(0, [0])
             assert not (await stream.next()).complete
             # At 0.02 Mbit/s the shard would take seconds more.
             await client.emulate_link("changing", constant_trace(50.0), 0, 0)
@@ -393,14 +407,14 @@ def test_two_devices_have_links_of_their_own(play: Play) -> None:
             await fast.emulate_link("fast", constant_trace(50), 0, 0)
             slow_stream = await slow.open_stream("tiny-face", "uncompressed", "slow")
             fast_stream = await fast.open_stream("tiny-wear", "uncompressed", "fast")
-            await slow_stream.fetch(0, FULL)
+            await slow_stream.fetch(0, [0])
             for shard in range(6):
-                await fast_stream.fetch(shard, FULL)
+                await fast_stream.fetch(shard, [shard])
             fast_arrivals = [await whole(fast_stream) for _ in range(6)]
             assert [arrival.shard for arrival in fast_arrivals] == list(range(6))
             assert not (await slow_stream.next()).complete
             container = cloud.store.get(tiny_template("tiny-face"), "uncompressed")
-            assert (await whole(slow_stream)).segments() == {0: container.read_segment(0, 0)}
+            assert (await whole(slow_stream)).segments() == {0: container.read_segment(0)}
 
     play(scenario)
 
@@ -444,7 +458,7 @@ def test_outage_at_the_start_of_a_trace_is_kept(play: Play) -> None:
             await client.emulate_link("outage", outage, 0, 0)
             began_s = asyncio.get_running_loop().time()
             stream = await client.open_stream("tiny-face", "uncompressed", "outage")
-            await stream.fetch(0, FULL)
+            await stream.fetch(0, [0])
             await whole(stream)
             assert asyncio.get_running_loop().time() - began_s >= 0.39
 
@@ -454,7 +468,7 @@ def test_outage_at_the_start_of_a_trace_is_kept(play: Play) -> None:
 def test_pieces_match_the_checksums_announced(play: Play) -> None:
     async def scenario(cloud: CloudServer) -> None:
         async with raw_connection(cloud) as connection:
-            await say(connection, OpenStream(1, "tiny-face", "uncompressed", None), Fetch(1, 2, FULL))
+            await say(connection, OpenStream(1, "tiny-face", "uncompressed", None), Fetch(1, 2, [2]))
             header = await hear(connection)
             assert isinstance(header, ShardHeader)
             data = b""
@@ -473,7 +487,7 @@ def test_damage_on_disk_is_told_on_the_stream(
     store = CacheStore(tmp_path, tiny_editor)
     template = tiny_template("tiny-face")
     store.get(template, "uncompressed")
-    path = store.path(template, new_codec("uncompressed"))
+    path = Path(store.url(template, new_codec("uncompressed")))
     with path.open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"\x55")
@@ -481,8 +495,8 @@ def test_damage_on_disk_is_told_on_the_stream(
     async def main() -> None:
         async with asyncio.timeout(20), cloud_of(store, tiny_templates) as cloud, client_of(cloud) as client:
             stream = await client.open_stream("tiny-face", "uncompressed", None)
-            await stream.fetch(5, FULL)
-            with pytest.raises(SourceLostError, match="Segment 0 of shard 5"):
+            await stream.fetch(5, [5])
+            with pytest.raises(SourceLostError, match=r"Segment 5 of tiny-face-uncompressed-\w+\.sakura is damaged"):
                 await whole(stream)
 
     asyncio.run(main())

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 import pytest
-import torch
 from worlds import (
     SHIPPED_BY_TASK,
     Relay,
@@ -23,16 +22,12 @@ from worlds import (
     url_of,
 )
 
-from sakura.backbone.attention import Inject
-from sakura.backbone.editor import Editor, edit_on_device
+from sakura.backbone.editor import Editor, edit_on_device, edit_with_cache
 from sakura.backbone.inputs import Request
-from sakura.cache.container import Container
 from sakura.cache.store import CacheStore
 from sakura.cloud.client import CloudClient
 from sakura.cloud.protocol import Description, Fetch, Piece, decode_from_cloud, decode_to_cloud, encode
 from sakura.cloud.server import CloudServer
-from sakura.codec import new_codec
-from sakura.codec.uncompressed import FULL
 from sakura.errors import UserError
 from sakura.events import (
     AnyEvent,
@@ -50,7 +45,7 @@ from sakura.network.library import constant_trace
 from sakura.network.trace import Trace, checked_trace
 from sakura.pictures import from_png
 from sakura.runtime.device import Device, Job
-from sakura.templates import TemplateAssets, TemplateLibrary
+from sakura.templates import TemplateLibrary
 
 pytestmark = pytest.mark.usefixtures("patient")
 CLOSE_TO_FULL_CACHE_DB = 30.0
@@ -59,23 +54,6 @@ E = TypeVar("E")
 
 def request_of(job: Job) -> Request:
     return Request(job.words, job.reference, job.seed)
-
-
-def inject_in_process(editor: Editor, container: Container, template: TemplateAssets, request: Request) -> np.ndarray:
-    """The edit with the uncompressed cache, without network, pipeline or threads."""
-    geometry, codec = container.index.geometry, new_codec("uncompressed")
-    state = editor.start(template.for_editor(), request)
-    for shard in range(geometry.shards):
-        decoded = codec.decode(geometry.shard_shape, FULL, {0: container.read_segment(shard, 0)})
-        matrices = torch.from_numpy(decoded).unflatten(-1, (editor.runner.heads, -1))[:, None]
-        blocks = geometry.blocks_of(shard)
-        kv = {block: (matrices[2 * index], matrices[2 * index + 1]) for index, block in enumerate(blocks)}
-        if blocks.start == 0:
-            state.begin_active(geometry.step_of(shard))
-        state.run_blocks(blocks.start, blocks.stop, Inject(kv))
-        if blocks.stop == geometry.blocks:
-            state.end_step()
-    return state.picture()
 
 
 async def run(device: Device, url: str, job: Job) -> tuple[np.ndarray, list[AnyEvent]]:
@@ -115,8 +93,9 @@ def test_every_system_edits_inside_the_mask(
             np.testing.assert_array_equal(pictures["resident_cache"], pictures["full_cache"])
             request = request_of(job)
             np.testing.assert_array_equal(pictures["on_device"], edit_on_device(editor, template.for_editor(), request))
-            in_process = inject_in_process(editor, store.get(template, "uncompressed"), template, request)
-            assert np.abs(pictures["full_cache"].astype(int) - in_process).max() <= 1
+            _, arrays = store.arrays(template)
+            in_process = edit_with_cache(editor, template.for_editor(), request, arrays.kv).astype(int)
+            assert np.abs(pictures["full_cache"] - in_process).max() <= 1
             close_db = psnr_db(pictures["sakura"][template.mask], pictures["full_cache"][template.mask])
             assert close_db > CLOSE_TO_FULL_CACHE_DB
 
@@ -142,8 +121,9 @@ def test_lanes_do_not_overlap_and_reception_hides_behind_execution(
     for event in chosen(events, LaneFinished):
         assert event.started_s <= event.at_s
         spans[event.lane].append((event.started_s, event.at_s))
+    assert len(spans["execute"]) == len(spans["reconstruct"]) == 16
+    assert len(spans["receive"]) <= 16  # what earlier steps brought is not sent again
     for lane in spans.values():
-        assert len(lane) == 16
         ordered = sorted(lane)
         assert all(end <= start + 1e-4 for (_, end), (start, _) in itertools.pairwise(ordered))
     overlap_s = sum(
@@ -180,6 +160,8 @@ TAMPERED: dict[str, tuple[dict[str, object], str]] = {
     "blocks": ({"blocks": 8}, "shape that this device's model cannot use"),
     "rows": ({"rows": 5}, "shape that this device's model cannot use"),
     "columns": ({"columns": 64}, "shape that this device's model cannot use"),
+    "codecs": ({}, "no complete sakura cache of 'tiny-face'"),
+    "shards": ({}, "no complete sakura cache of 'tiny-face'"),
 }
 
 
@@ -194,6 +176,9 @@ def test_cache_of_something_else_is_refused(
         description = await describe(client, template_id, progress)
         if kind in ("model", "template"):
             return msgspec.structs.replace(description, **changes)
+        if kind in ("codecs", "shards"):
+            offers = {name: msgspec.structs.replace(offer, ladder_of=[0]) for name, offer in description.codecs.items()}
+            return msgspec.structs.replace(description, codecs={} if kind == "codecs" else offers)
         return msgspec.structs.replace(description, geometry=msgspec.structs.replace(description.geometry, **changes))
 
     monkeypatch.setattr(CloudClient, "describe", tampered)
@@ -401,7 +386,7 @@ def test_bytes_to_spend_are_kept(editor: Editor, store: CacheStore, shipped: Tem
     async def main() -> None:
         async with asyncio.timeout(60), cloud_of(store, shipped) as cloud, device_of(editor) as device:
             wanted: list[int] = []
-            for budget_bytes in (200_000, 400_000, 800_000):
+            for budget_bytes in (50_000, 100_000, 150_000):
                 job = dataclasses.replace(job_for(template), rate_budget_bytes=budget_bytes)
                 _, events = await run(device, url_of(cloud), job)
                 wanted.append(sum(event.wanted_bytes for event in chosen(events, RepresentationChosen)))
