@@ -151,7 +151,7 @@ def chart(figure: Figure) -> Drawn:
 
 def _size(size_bytes: float, full_bytes: float) -> str:
     ratio = full_bytes / size_bytes
-    if ratio == 1:
+    if abs(ratio - 1) < 1e-6:
         return f"{size_bytes / 1e6:.3g} MB"
     compared = f"{ratio:.3g} times smaller" if ratio > 1 else f"{1 / ratio:.3g} times larger"
     return f"{size_bytes / 1e6:.3g} MB, {compared}"

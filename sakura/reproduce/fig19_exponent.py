@@ -79,7 +79,11 @@ def chart(figure: Figure) -> Drawn:
     ]
     table = pd.DataFrame(points)
     default = table[table["q"] == SakuraCodec().q]
-    x = alt.X("q:Q", title="importance exponent q", axis=alt.Axis(values=list(EXPONENTS), format="~g"))
+    x = alt.X(
+        "q:Q",
+        title="importance exponent q",
+        axis=alt.Axis(values=list(EXPONENTS), tickCount=len(EXPONENTS), format="~g"),
+    )
     y = alt.Y("psnr_mask_db:Q", title="PSNR in the edited region, dB", scale=alt.Scale(zero=False, padding=12))
     line = alt.Chart(table).encode(x, y, detail="name:N")
     tones = alt.Scale(domain=list(RATIOS), range=[of["heat-4"], of["heat-3"], of["heat-2"]])
@@ -88,7 +92,7 @@ def chart(figure: Figure) -> Drawn:
     return alt.layer(
         line.mark_line().encode(tone),
         line.mark_circle(size=40, opacity=1).encode(tone),
-        mark.mark_point(size=160, filled=False, color=of["sk-ink"], strokeWidth=2),
+        mark.mark_point(size=160, filled=False, opacity=1, color=of["sk-ink"], strokeWidth=2),
         label(alt.Chart(line_ends(table, "q", ["name"])).encode(x, y), "name:N", tone, align="left", dx=8),
         label(
             alt.Chart(default.nlargest(1, "psnr_mask_db")).encode(x, y),

@@ -133,7 +133,7 @@ def chart(figure: Figure) -> Drawn:
         dots,
         best.mark_line(color=of["sys-sakura"]),
         best.mark_circle(color=of["sys-sakura"], size=40, opacity=1),
-        label(alt.Chart(ends).encode(x, y), "name:N", alt.value(of["sk-ink-2"]), align="left", dx=6),
+        label(alt.Chart(ends).encode(x, y), "name:N", alt.value(of["sk-ink-2"]), align="left", dx=10),
         named,
     ).properties(
         width=560,
