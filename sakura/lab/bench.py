@@ -209,7 +209,12 @@ class Bench:
     def _case(self, template: TemplateAssets) -> Case:
         """The template with the charts' requests; with none where its factors are not known."""
         requests = CHART_REQUESTS if template.person else 0
-        return _kept(self._cases, template.fingerprint, CASES_KEPT, lambda: make_case(self.store, template, requests))
+        return _kept(
+            self._cases,
+            (template.template_id, template.fingerprint, requests),
+            CASES_KEPT,
+            lambda: make_case(self.store, template, requests),
+        )
 
     def _encoded(self, case: Case, codec: Codec) -> EncodedCache:
         key = (case.template.fingerprint, codec.name, msgspec.json.encode(codec))

@@ -13,7 +13,7 @@ CodecName: TypeAlias = Literal["sakura", "intq", "cachegen"]
 Kind: TypeAlias = Literal["rung", "pair", "exponent"]
 Chart: TypeAlias = Literal["precision", "codecs", "exponent", "storage"]
 CODEC_NAMES: tuple[CodecName, ...] = ("sakura", "intq", "cachegen")
-EQUAL_PSNR_DB = 35.0  # where codecs are compared, if they all reach it
+EQUAL_PSNR_DB = 35.0  # where codecs are compared, or at the most that all of them reach
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -101,6 +101,8 @@ def quality_at(curve: Sequence[tuple[float, float]], size_bytes: float) -> float
 
 def size_at(curve: Sequence[tuple[float, float]], psnr_db: float) -> float | None:
     """The fewest bytes at which a curve reaches a quality, between its points; None where it does not."""
+    if curve and curve[0][1] >= psnr_db:
+        return curve[0][0]
     for (left, low), (right, high) in itertools.pairwise(curve):
         if low < psnr_db <= high:
             return left * (right / left) ** ((psnr_db - low) / (high - low))
@@ -108,7 +110,7 @@ def size_at(curve: Sequence[tuple[float, float]], psnr_db: float) -> float | Non
 
 
 def fewer_bytes(points: Sequence[Point]) -> FewerBytes | None:
-    """How SAKURA's ladder compares with the others at one quality; None until two codecs reach the same."""
+    """How SAKURA's ladder compares with the others at one quality; None until it and another one are measured."""
     curves: dict[CodecName, list[tuple[int, float]]] = {}
     for name in CODEC_NAMES:
         curve = measured_curve([point for point in points if point.kind == "rung" and point.codec == name])
@@ -116,9 +118,7 @@ def fewer_bytes(points: Sequence[Point]) -> FewerBytes | None:
             curves[name] = curve
     if "sakura" not in curves or len(curves) == 1:
         return None
-    low = max(min(db for _, db in curve) for curve in curves.values())
-    high = min(max(db for _, db in curve) for curve in curves.values())
-    psnr_db = EQUAL_PSNR_DB if low < EQUAL_PSNR_DB <= high else (low + high) / 2
+    psnr_db = min(EQUAL_PSNR_DB, *(max(db for _, db in curve) for curve in curves.values()))
     sizes = {name: size_at(curve, psnr_db) for name, curve in curves.items()}
     sakura_bytes = sizes.pop("sakura")
     others = [(size, name) for name, size in sizes.items() if size is not None]

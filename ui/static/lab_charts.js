@@ -202,7 +202,7 @@
       s("circle", { cx, cy, r: 8, fill: "none", stroke: "var(--sk-ink)", "stroke-width": 2 }),
       path([from, [cx - (8 * (cx - from[0])) / way, cy - (8 * (cy - from[1])) / way]], { stroke: "var(--sk-ink)" }),
       plot.text(38, 44, narrow ? "your setting" : `your setting: rank ${mine.rank}, ${mine.left}+${mine.right} bits, q ${mine.q}`, { "font-weight": 650, fill: "var(--sk-ink)" }),
-      plot.text(38, 60, narrow ? apart.split(" the best")[0] : apart),
+      plot.text(38, 60, narrow ? apart.replace(/ at [^ ]+ [a-zA-Z]+$/, "") : apart),
     );
   }
 
