@@ -1,5 +1,6 @@
 """Figure 15: transferred bytes against quality, each baseline with the option that serves it best."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from sakura.reproduce.quality import Measured, Stored, means, samples
 from sakura.reproduce.workloads import Case, each_case
 from sakura.templates import TemplateLibrary
 
+LEVELS = 8  # at most, of each option; finer ladders are thinned out
 RATIOS = (15, 25, 30, 50, 90, 150, 250)
 PLAIN = {"thirds": (1.0, 1.0, 1.0), "deltas": False}
 EQUAL_BINS = {"thirds": (1.0, 1.0, 1.0), "unit": "matrix"}
@@ -39,7 +41,7 @@ REACHES_DB = {30: 45.0, 50: 41.0, 90: 34.0}
 
 
 def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Progress) -> Figure:
-    """A quick look leaves out all but each system's first option, and two of three levels."""
+    """A quick look leaves out all but each system's first option, and half of the levels."""
     choices = [
         (system, option) for system, options in OPTIONS.items() for option in list(options)[: scope.quick or None]
     ]
@@ -47,16 +49,16 @@ def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Pro
     for case, inside in each_case(store, library, scope.requests, progress):
         for number, (system, option) in enumerate(choices):
             stored = Stored(store.editor, case, new_codec(system, OPTIONS[system][option]))
-            for point, found in _points(case, stored, every=3 if scope.quick else 1).items():
+            for point, found in _points(case, stored, LEVELS // 2 if scope.quick else LEVELS).items():
                 measured += samples(case, found, system=system, option=option, point=point)
             inside((number + 1) / len(choices))
     rows = means(measured, ["workload", "system", "option", "point"])
     return Figure("fig15", rows, _claims(rows))
 
 
-def _points(case: Case, stored: Stored, every: int) -> dict[str, Measured]:
+def _points(case: Case, stored: Stored, most_levels: int) -> dict[str, Measured]:
     """Levels from the finest down, and the best for each ratio's bytes (levels differ by shard then)."""
-    finest = stored.levels - 1
+    finest, every = stored.levels - 1, math.ceil(stored.levels / most_levels)
     points = {f"level {finest - level}": stored.at_level(level) for level in range(finest, -1, -every)}
     if finest:
         full = case.geometry.full_cache_bytes
