@@ -149,8 +149,12 @@ def samples(case: Case, measured: Measured, **labels: object) -> list[dict[str, 
 
 
 def means(rows: Sequence[dict[str, object]], by: Sequence[str]) -> list[dict[str, object]]:
-    """Rows averaged over all that have the same ``by``; ``ratio`` is how many times smaller than the full cache."""
-    averaged = pd.DataFrame(rows).groupby(list(by), sort=False).mean(numeric_only=True).reset_index()
+    """Rows averaged over all that have the same ``by``, and how many requests those are.
+
+    ``ratio`` is how many times smaller than the full cache.
+    """
+    groups = pd.DataFrame(rows).groupby(list(by), sort=False)
+    averaged = groups.mean(numeric_only=True).assign(requests=groups.size()).reset_index()
     averaged["ratio"] = averaged["full_cache_bytes"] / averaged["bytes"]
     return rows_of(averaged)
 
