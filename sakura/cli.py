@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 bench_app = typer.Typer(no_args_is_help=True, help="Measure; compare only numbers of one run.")
 model_app = typer.Typer(no_args_is_help=True, help="The shipped model.")
+cache_app = typer.Typer(no_args_is_help=True, help="Stored caches.")
 templates_app = typer.Typer(no_args_is_help=True, help="Templates.")
 app.add_typer(bench_app, name="bench")
+app.add_typer(cache_app, name="cache")
 app.add_typer(model_app, name="model")
 app.add_typer(templates_app, name="templates")
 
@@ -235,6 +237,23 @@ def measure_sensitivity(
     _write_json(None, {"keys": mean[:, 0].tolist(), "values": mean[:, 1].tolist()})
 
 
+@cache_app.command("inspect")
+def inspect_cache(
+    cache: Annotated[str, typer.Argument(metavar="FILE_OR_URL", help="A .sakura file, or its URL.")],
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the same as JSON here too.")] = None,
+) -> None:
+    """What a stored cache holds: sizes by part, representations on offer, and whether it is whole."""
+    with _sentences():
+        from sakura.cache.inspect import describe, open_container, summarise
+
+        summary = summarise(open_container(cache))
+        if json_file:
+            json_file.write_text(json.dumps(dataclasses.asdict(summary), indent=1) + "\n")
+        typer.echo(describe(summary))
+        if summary.damaged_segments:
+            raise UserError(f"{summary.name} is damaged; build or copy the cache again.")
+
+
 @bench_app.command("codec")
 def bench_codec(
     template: Annotated[str, typer.Option(help="The template to encode.")] = "face-hoodie",
@@ -295,9 +314,11 @@ def reproduce(
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, str(threads))
     with _sentences():
-        from sakura.reproduce.figure import Scope, as_json, figure_module, write_files
+        from sakura.reproduce.figure import Scope, as_json, figure_module, make_folder, write_files
 
         module = figure_module(figure)
+        for folder in filter(None, (out, json_file and json_file.parent)):
+            make_folder(folder)
         import torch
 
         from sakura.backbone.editor import Editor
@@ -315,7 +336,6 @@ def reproduce(
             store = CacheStore(cache_folder(), editor)
             measured = module.run(store, TemplateLibrary(SHIPPED_TEMPLATES), scope, progress)
         if json_file:
-            json_file.parent.mkdir(parents=True, exist_ok=True)
             json_file.write_text(as_json(measured, scope, editor.fingerprint))
         written = write_files(measured, out) if out else []
         typer.echo(module.summary(measured).to_string(index=False))

@@ -120,7 +120,10 @@ class _Object:
 
     def __init__(self, filesystem: fsspec.AbstractFileSystem, path: str) -> None:
         self._filesystem, self._path = filesystem, path
-        self.size = int(filesystem.size(path))
+        size = filesystem.size(path)
+        if size is None:
+            raise ContainerError(f"The store of {path} does not tell its size; copy the file and open that.")
+        self.size = int(size)
 
     def read(self, start: int, end: int) -> bytes:
         end = min(end, self.size)

@@ -127,6 +127,8 @@ class PlaneReader:
             if len(positions) and positions[-1] >= len(unknown):
                 raise ValueError("it names numbers beyond the last one")
             fresh.append(unknown[positions] + kind * self._known.shape[1])
+        if not coder.is_empty():
+            raise ValueError("its gaps go on after the last one")
         new = np.concatenate(fresh)
         bits = np.unpackbits(np.frombuffer(stream.read(), np.uint8))
         if len(bits) != (len(new) + len(self._places) + 7) // 8 * 8:

@@ -114,10 +114,6 @@ class Layout:
     def right(self, column: int, group: int) -> int:
         return self.means(column) + 1 + group
 
-    @property
-    def parts(self) -> int:
-        return len(self.planes)
-
     def segments(self, part: int, planes: int) -> range:
         """The segments of a part's leading ``planes`` planes."""
         return range(self.first[part], self.first[part] + min(planes, self.planes[part]))

@@ -83,11 +83,12 @@ def progressive_offers(draw: st.DrawFn) -> Offer:
     segment_bytes: list[int] = []
     ladders = []
     for rungs in draw(st.lists(rung_lists(), min_size=1, max_size=4)):
-        order, stops = [], []
-        for before, rung in itertools.pairwise([None, *rungs]):
+        order, stops, before_bytes = [], [], 0
+        for rung in rungs:
             order.append(len(segment_bytes))
-            segment_bytes.append(rung.size_bytes - (before.size_bytes if before else 0))
+            segment_bytes.append(rung.size_bytes - before_bytes)
             stops.append(len(order))
+            before_bytes = rung.size_bytes
         placed = [msgspec.structs.replace(rung, stop=stop) for rung, stop in zip(rungs, stops, strict=True)]
         ladders.append(Ladder(order, placed))
     extra = draw(st.lists(st.integers(0, len(ladders) - 1), max_size=3))
