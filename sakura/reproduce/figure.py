@@ -91,9 +91,16 @@ def as_json(figure: Figure, scope: Scope, model: str) -> str:
     return json.dumps({**dataclasses.asdict(figure), "scope": measured}, indent=1) + "\n"
 
 
+def make_folder(folder: Path) -> None:
+    """Raises UserError where it cannot be made: better before measuring than after."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"The folder {folder} cannot be made ({error.strerror}); choose another one.") from error
+
+
 def write_files(figure: Figure, folder: Path) -> list[Path]:
-    """Chart as SVG and PNG, rows as CSV. Returns what was written."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Chart as SVG and PNG, rows as CSV, in a folder that there is. Returns what was written."""
     table = folder / f"{figure.figure}.csv"
     figure.table().to_csv(table, index=False)
     return [*save_chart(figure_module(figure.figure).chart(figure), folder / figure.figure), table]

@@ -18,7 +18,7 @@ from sakura.reproduce import (
     fig15_bytes_quality,
     fig19_exponent,
 )
-from sakura.reproduce.figure import FIGURES, Claim, Figure, Scope, as_json, figure_module, write_files
+from sakura.reproduce.figure import FIGURES, Claim, Figure, Scope, as_json, figure_module, make_folder, write_files
 from sakura.reproduce.quality import Stored
 from sakura.reproduce.workloads import WORKLOADS, make_case, plan_cases
 from sakura.templates import TemplateLibrary
@@ -166,5 +166,9 @@ def test_a_quick_scope_asks_little() -> None:
     assert Scope(quick=True).requests < Scope(quick=False).requests == 30
 
 
-def test_folder_is_made(figures: dict[str, Figure], tmp_path: Path) -> None:
-    assert all(path.exists() for path in write_files(figures["fig2"], tmp_path / "new" / "folder"))
+def test_a_folder_is_made_or_it_is_said_why_not(tmp_path: Path) -> None:
+    make_folder(tmp_path / "new" / "folder")
+    assert (tmp_path / "new" / "folder").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"file cannot be made .*; choose another one\."):
+        make_folder(tmp_path / "file")
