@@ -17,7 +17,8 @@ from sakura.codec import CODECS
 from sakura.codec.interface import Ladder, Rung
 
 MUTATIONS = 10_000
-MUTATIONS_BEHIND_CHECKSUMS = 200  # for each codec, of the segments and of the index
+MUTATIONS_BEHIND_CHECKSUMS = 100  # for each codec, of the segments and of the index
+IN_MEMORY = "memory://caches/some.sakura"
 MAX_TRACED_BYTES = 20_000_000
 NAMES = sorted(CODECS)
 sample = functools.cache(some_container)
@@ -72,15 +73,14 @@ def test_server_without_ranges_is_told(path: Path) -> None:
 
 
 def test_store_in_memory() -> None:
-    url = "memory://caches/some.sakura"
-    write_file(url, sample().data)
-    assert Container(url).read_all() == sample().encoded
-    write_file(url, sample().data[:-1])
+    write_file(IN_MEMORY, sample().data)
+    assert Container(IN_MEMORY).read_all() == sample().encoded
+    write_file(IN_MEMORY, sample().data[:-1])
     with pytest.raises(ContainerError, match=r"segments of some\.sakura do not fill the file"):
-        Container(url)
-    write_file(url, b"")
+        Container(IN_MEMORY)
+    write_file(IN_MEMORY, b"")
     with pytest.raises(ContainerError, match=r"some\.sakura is too short"):
-        Container(url)
+        Container(IN_MEMORY)
     with pytest.raises(FileNotFoundError):
         Container("memory://caches/missing.sakura")
 
@@ -105,11 +105,12 @@ def test_damage_is_named_and_never_read(path: Path) -> None:
     """Every mutation changes what is vouched for: prefix, index, segments, or the length of the file."""
     data = sample().data
     rng = random.Random(7)
-    for _ in range(MUTATIONS):
-        path.write_bytes(mutated(data, rng))
+    for number in range(MUTATIONS):
+        url = str(path) if number % 20 == 0 else IN_MEMORY  # opening files is what takes long
+        write_file(url, mutated(data, rng))
         container = None
         try:
-            container = Container(path)
+            container = Container(url)
             container.read_all()
         except ContainerError as error:
             assert path.name in str(error)
@@ -257,7 +258,7 @@ def decode_everything(container: Container, refusals: list[str]) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # numbers may be as large as damage makes them
-def test_damage_in_segments_behind_checksums_is_refused_by_segment_or_decodes(path: Path, name: str) -> None:
+def test_damage_in_segments_behind_checksums_is_refused_by_segment_or_decodes(name: str) -> None:
     rng = random.Random(11)
     refusals: list[str] = []
     tracemalloc.start()
@@ -266,9 +267,8 @@ def test_damage_in_segments_behind_checksums_is_refused_by_segment_or_decodes(pa
         for _ in range(rng.choice((1, 1, 3))):
             victim = rng.randrange(len(segments))
             segments[victim] = mutated(segments[victim], rng) if segments[victim] else b"\0"
-        written = rewritten(sample(name), segments)
-        path.write_bytes(written)
-        container = Container(path)
+        write_file(IN_MEMORY, rewritten(sample(name), segments))
+        container = Container(IN_MEMORY)
         decode_everything(container, refusals)
         container.close()
     assert tracemalloc.get_traced_memory()[1] < MAX_TRACED_BYTES
@@ -296,19 +296,19 @@ def rewritten(whole: Sample, segments: list[bytes]) -> bytes:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_damage_in_the_index_behind_its_checksum_is_named_or_decodes(path: Path, name: str) -> None:
+def test_damage_in_the_index_behind_its_checksum_is_named_or_decodes(name: str) -> None:
     whole = sample(name)
     index, segments = whole.data[PREFIX.size : whole.index_end], whole.data[whole.index_end :]
     rng = random.Random(13)
     refusals: list[str] = []
     opened = 0
     tracemalloc.start()
-    for _ in range(3 * MUTATIONS_BEHIND_CHECKSUMS):
-        path.write_bytes(with_index(mutated(index, rng), segments))
+    for _ in range(6 * MUTATIONS_BEHIND_CHECKSUMS):
+        write_file(IN_MEMORY, with_index(mutated(index, rng), segments))
         try:
-            container = Container(path)
+            container = Container(IN_MEMORY)
         except ContainerError as error:
-            assert path.name in str(error)
+            assert "some.sakura" in str(error)
             continue
         try:
             opened += 1
@@ -316,7 +316,7 @@ def test_damage_in_the_index_behind_its_checksum_is_named_or_decodes(path: Path,
             if (geometry.rows, geometry.columns) == (GEOMETRY.rows, GEOMETRY.columns):
                 decode_everything(container, refusals)
         except ContainerError as error:  # a checksum was changed
-            assert path.name in str(error)
+            assert "some.sakura" in str(error)
         finally:
             container.close()
     assert tracemalloc.get_traced_memory()[1] < MAX_TRACED_BYTES
