@@ -174,7 +174,7 @@ def test_work_gives_way_to_an_edit_for_a_bounded_time(
 ) -> None:
     with Lab(tiny_templates, lambda: True, open_bench=lambda: bench, folder=tmp_path) as lab:
         assert lab.try_setting("a", FACE, COARSE, 0, 0.3) is None
-        assert lab.status == "An edit is running; the lab goes on after it."
+        assert lab.status == "A device is at work for an edit; the lab goes on after it."
         monkeypatch.setattr(service, "MAX_BUSY_WAIT_S", 0.0)
         awaited(lambda: lab.try_setting("a", FACE, COARSE, 0, 1))
 

@@ -14,6 +14,7 @@ from sakura.studio import Studio
 from ui.cards import Cards
 from ui.lab_parts import lab_markup
 from ui.lab_views import Answer, charts_view, importance_view, lab_card, tried_view
+from ui.views import TASK_NAMES
 
 POLL_S = 1.0
 MAX_NAME_LENGTH = 80
@@ -78,7 +79,7 @@ class LabView:
         except UserError as wrong:
             error = str(wrong)
         return {
-            "templates": [lab_card(known) for known in cards],
+            "templates": [lab_card(known) for task in TASK_NAMES for known in cards if known.task == task],
             "template": card.template_id,
             "setting": _values(setting),
             "request": request,

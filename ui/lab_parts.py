@@ -126,8 +126,13 @@ def lab_markup() -> str:
             "bit planes of the coefficients", (1, MAX_BITS, 1),
         ),
     ]  # fmt: skip
+    ranks = f"ranks {RANKS[0]} to {RANKS[-1]}"
     charts = [
-        _chart("precision", "Rank against precision", f"Each line is one pair of bits; points are ranks {RANKS[0]} to {RANKS[-1]}."),
+        _chart(
+            "precision",
+            "Rank against precision",
+            f"Each line is one pair of bits; points are {ranks}.",
+        ),
         _chart("codecs", "Rate and quality, all codecs", "Compared with the picture from the full cache."),
         _chart("exponent", "Effect of q", "At the same bytes, with caches encoded for each q."),
         _chart("storage", "Storage of this template", "What the cloud keeps, with all configurations that it serves."),

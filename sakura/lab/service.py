@@ -67,8 +67,8 @@ def shipped_bench() -> "Bench":
 class Lab:
     """Answers pages. Its methods are called from any thread and wait up to ``timeout_s``; None is "not yet".
 
-    Nothing is loaded before the first question. No work begins while ``busy`` says that an edit is running, for a
-    bounded time. Measurements are kept as JSON in ``folder``. A context manager.
+    Nothing is loaded before the first question. No work begins while ``busy`` says that a device is at work
+    for an edit, for a bounded time. Measurements are kept as JSON in ``folder``. A context manager.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Lab:
     def status(self) -> str:
         """Why an answer takes longer than usual, as a sentence; empty where it does not."""
         if self._busy_since_s is not None:
-            return "An edit is running; the lab goes on after it."
+            return "A device is at work for an edit; the lab goes on after it."
         return "Loading the model." if self._bench is None else ""
 
     def importance(self, page: str, template_id: str, timeout_s: float) -> ImportanceFacts | None:

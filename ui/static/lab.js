@@ -94,19 +94,18 @@
 
     // What a setting costs and does
 
-    async function tryIt() {
+    // A sentence about the address stays until something else is chosen.
+    async function tryIt(sentence = "") {
       remember();
+      say(sentence);
       const [asked, request] = [[...view.setting], view.request];
-      element.classList.add("asking");
       $("status").textContent = "measuring";
       const answer = await patiently("edit", () => server.lab_try([page, view.template.id, asked, request]), (status) => {
         $("status").textContent = status || "measuring";
       });
       if (!answer) return;
-      element.classList.remove("asking");
       $("status").textContent = "";
-      say(answer.error ?? "");
-      if (answer.error) return;
+      if (answer.error) return say(answer.error);
       showBytes(answer);
       view.mine = { bytes: answer.bytes, db: answer.edit?.chart_db ?? null, q: asked[0], rank: asked[1], left: asked[2], right: asked[3] };
       const shown = await showEdit(answer.edit);
@@ -165,7 +164,7 @@
       for (;;) {
         const mine = view.mine?.db == null ? null : [view.mine.bytes, view.mine.db];
         const answer = await patiently("charts", () => server.lab_charts([page, view.template.id, known, mine]), (status) => {
-          if (!view.charts) tellProgress(status);
+          if (!view.charts) tellProgress(status || "Measuring");
         });
         if (!answer) return;
         if (answer.error) return noCharts(answer.error);
@@ -210,7 +209,7 @@
 
     // The template
 
-    async function showTemplate(template) {
+    async function showTemplate(template, sentence) {
       view.template = template;
       view.mine = null;
       $("thumb").src = template.picture;
@@ -218,7 +217,7 @@
       $("task").textContent = `${template.task}, ${template.side_px} px`;
       maps.showTemplate(template);
       noCharts("");
-      tryIt();
+      tryIt(sentence);
       const facts = await patiently("importance", () => server.lab_importance([page, template.id]));
       if (facts && !facts.error) maps.show(facts);
     }
@@ -269,7 +268,6 @@
     if (!opened) return;
     Object.assign(view, { templates: opened.templates, setting: opened.setting, request: opened.request });
     showSetting();
-    await showTemplate(view.templates.find((template) => template.id === opened.template));
-    if (opened.error) say(opened.error);
+    showTemplate(view.templates.find((template) => template.id === opened.template), opened.error);
   };
 })();
