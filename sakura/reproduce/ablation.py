@@ -1,5 +1,6 @@
 """Ablation: what each part of SAKURA's codec brings at equal bytes, and what it costs in time."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,9 +11,12 @@ import pandas as pd
 from sakura.cache.store import CacheStore
 from sakura.charts import Drawn, colours, label
 from sakura.codec import new_codec
+from sakura.codec.interface import CacheGeometry, EncodedCache
+from sakura.codec.planes import PlaneReader
+from sakura.codec.sakura import HEADER, SakuraCodec
 from sakura.reproduce.figure import Claim, Figure, Progress, Row, Scope
-from sakura.reproduce.quality import Stored, means, samples
-from sakura.reproduce.workloads import each_case
+from sakura.reproduce.quality import Measured, Stored, means, samples, segments_for_budget
+from sakura.reproduce.workloads import Case, each_case
 from sakura.templates import TemplateLibrary
 
 FULL = "full codec"
@@ -25,37 +29,66 @@ VARIANTS: dict[str, tuple[str, Mapping[str, object]]] = {
     "without importance (q = 0)": ("sakura", {"q": 0.0}),
     "one factorisation a shard, fixed pairs": ("low-rank", {"q": 0.75}),
 }
+UNCODED = "without entropy coding (sizes computed)"
 RATIOS = (60, 120, 240)
 
 
 def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Progress) -> Figure:
     measured: list[Row] = []
     for case, inside in each_case(store, library, scope.requests, progress):
+        budgets = {ratio: case.geometry.full_cache_bytes / ratio for ratio in RATIOS}
         for number, (variant, (name, options)) in enumerate(VARIANTS.items()):
             stored = Stored(store.editor, case, new_codec(name, options))
-            decode_ms = 1000 * stored.finest().decode_s
-            for ratio in RATIOS:
-                found = stored.at_budget(case.geometry.full_cache_bytes / ratio)
-                measured += samples(
-                    case,
-                    found,
-                    variant=variant,
-                    budget_ratio=ratio,
-                    finest_bytes=stored.finest().received_bytes,
-                    encode_s=stored.encode_s,
-                    decode_ms=decode_ms,
-                )
+            times = {"encode_s": stored.encode_s, "decode_ms": 1000 * stored.finest().decode_s}
+            for ratio, budget in budgets.items():
+                measured += samples(case, stored.at_budget(budget), variant=variant, budget_ratio=ratio, **times)
+            if variant == FULL:
+                for ratio, budget in budgets.items():
+                    found = _uncoded(case, stored, budget)
+                    measured += samples(case, found, variant=UNCODED, budget_ratio=ratio, **times)
             inside((number + 1) / len(VARIANTS))
     rows = means(measured, ["variant", "budget_ratio"])
     by_key: dict[tuple[object, object], Any] = {(row["variant"], row["budget_ratio"]): row for row in rows}
-    for (_, budget), row in by_key.items():
-        row["gain_db"] = by_key[FULL, budget]["psnr_mask_db"] - row["psnr_mask_db"]
+    for (_, asked), row in by_key.items():
+        row["gain_db"] = by_key[FULL, asked]["psnr_mask_db"] - row["psnr_mask_db"]
     return Figure("ablation", rows, _claims(rows))
+
+
+def _uncoded(case: Case, stored: Stored, budget_bytes: float) -> Measured:
+    """What fits into the bytes where planes are stored bit by bit."""
+    sizes = plain_sizes(case.geometry, stored.encoded)
+    chosen = segments_for_budget(stored.encoded, int(budget_bytes) - stored.index_bytes, sizes)
+    received_bytes = stored.index_bytes + sum(sizes[segment] for segment in chosen)
+    return dataclasses.replace(stored.of(chosen), received_bytes=received_bytes)
+
+
+def plain_sizes(geometry: CacheGeometry, encoded: EncodedCache) -> list[int]:
+    """Bytes of each segment of SAKURA's codec if planes were stored as they are.
+
+    That is one bit a number and plane, and a sign once a number is not zero. No such container is written: these sizes
+    are computed.
+    """
+    codec = SakuraCodec()
+    groups, columns = codec.groups(geometry), geometry.shards_per_step
+    width = geometry.matrices * geometry.columns
+    ranks = [group.stop - group.start for group in groups]
+    # Kinds and numbers of each part: left groups; then, a column, the means and the right groups.
+    parts = [(1, rank * geometry.rows) for rank in ranks]
+    parts += [(geometry.steps, rank * width) for rank in (1, *ranks)] * columns
+    planes = encoded.segments[HEADER][-len(parts) :]
+    sizes = [len(encoded.segments[HEADER])]
+    for (kinds, count), several in zip(parts, planes, strict=True):
+        reader, known = PlaneReader(kinds, count), 0
+        for _ in range(several):
+            reader.read(encoded.segments[len(sizes)])
+            before, known = known, int(np.count_nonzero(reader.values()))
+            sizes.append((kinds * count + known - before + 7) // 8)
+    return sizes
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
     claims = []
-    for variant in VARIANTS:
+    for variant in dict.fromkeys(str(row["variant"]) for row in rows):
         if variant == FULL:
             continue
         own: list[Any] = [row for row in rows if row["variant"] == variant]
@@ -87,7 +120,7 @@ def summary(figure: Figure) -> pd.DataFrame:
 def chart(figure: Figure) -> Drawn:
     of = colours()
     table = figure.table()
-    order = list(VARIANTS)
+    order = list(table["variant"].unique())
     x = alt.X("psnr_mask_db:Q", title="PSNR in the edited region, dB", scale=alt.Scale(zero=False, padding=16))
     y = alt.Y("variant:N", sort=order, title=None, axis=alt.Axis(labelColor=of["sk-ink"], labelLimit=300, grid=True))
     tones = alt.Scale(domain=list(RATIOS), range=[of["heat-4"], of["heat-3"], of["heat-2"]])

@@ -12,6 +12,7 @@ from sakura.charts import Drawn, colours, label, system_label, system_scales
 from sakura.codec import new_codec
 from sakura.reproduce.figure import Claim, Figure, Progress, Row, Scope
 from sakura.reproduce.quality import Measured, Stored, means, samples
+from sakura.reproduce.systems import strongest
 from sakura.reproduce.workloads import each_case
 from sakura.templates import TemplateLibrary
 
@@ -26,7 +27,7 @@ def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Pro
     measured: list[Row] = []
     for case, inside in each_case(store, library, scope.requests, progress):
         for number, system in enumerate(STORED):
-            stored = Stored(store.editor, case, new_codec(system))
+            stored = Stored(store.editor, case, new_codec(system, strongest(system)))
             finest = stored.finest()
             measured += samples(case, finest, system=system, stored=EVERYTHING, stored_bytes=stored.whole_bytes)
             if stored.levels > 1 and system != "sakura":  # whose object serves every level
@@ -151,7 +152,7 @@ def chart(figure: Figure) -> Drawn:
 
 def _size(size_bytes: float, full_bytes: float) -> str:
     ratio = full_bytes / size_bytes
-    if abs(ratio - 1) < 1e-6:
-        return f"{size_bytes / 1e6:.3g} MB"
-    compared = f"{ratio:.3g} times smaller" if ratio > 1 else f"{1 / ratio:.3g} times larger"
-    return f"{size_bytes / 1e6:.3g} MB, {compared}"
+    if abs(ratio - 1) < 0.005:  # the index
+        return f"{size_bytes / 1e6:#.3g} MB"
+    compared = f"{ratio:#.3g} times smaller" if ratio > 1 else f"{1 / ratio:#.3g} times larger"
+    return f"{size_bytes / 1e6:#.3g} MB, {compared}"

@@ -1,7 +1,7 @@
 """Figure 15: transferred bytes against quality, each baseline with the option that serves it best."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -13,28 +13,12 @@ from sakura.charts import SYSTEMS, Drawn, colours, label, system_colour, system_
 from sakura.codec import new_codec
 from sakura.reproduce.figure import Claim, Figure, Progress, Row, Scope
 from sakura.reproduce.quality import Measured, Stored, means, samples
+from sakura.reproduce.systems import OPTIONS
 from sakura.reproduce.workloads import Case, each_case
 from sakura.templates import TemplateLibrary
 
 LEVELS = 8  # at most, of each option; finer ladders are thinned out
 RATIOS = (15, 25, 30, 50, 90, 150, 250)
-PLAIN = {"thirds": (1.0, 1.0, 1.0), "deltas": False}
-EQUAL_BINS = {"thirds": (1.0, 1.0, 1.0), "unit": "matrix"}
-# Each system's options by name, the usually strongest first. A baseline is compared by whichever does best at the bytes
-# in question.
-OPTIONS: dict[str, dict[str, Mapping[str, object]]] = {
-    "sakura": {"as shipped": {}},
-    "intq": {"keys before RoPE": {}, "keys after RoPE": {"keys": "after_rope"}},
-    "cachegen": {
-        "equal bins": EQUAL_BINS,
-        "bins by thirds and channel": {},
-        "without deltas": PLAIN,
-        "raster order": {"order": "raster"},
-        "keys after RoPE": {"keys": "after_rope"},
-    },
-    "low-rank": {"keys before RoPE": {}, "keys after RoPE": {"keys": "after_rope"}},
-    "uncompressed": {"as captured": {}},
-}
 LEADS_AT = (15, 25)
 LEADS_DB = {"intq": 12.0, "cachegen": 12.0, "low-rank": 8.0}
 REACHES_DB = {30: 45.0, 50: 41.0, 90: 34.0}

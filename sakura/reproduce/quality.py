@@ -51,9 +51,14 @@ def receive(
     return Received(kv, overhead + sum(len(encoded.segments[segment]) for segment in segments), decode_s)
 
 
-def segments_for_budget(encoded: EncodedCache, budget_bytes: int) -> list[int]:
-    """What a template gets for so many bytes; at least its smallest representations."""
-    sizes = [len(segment) for segment in encoded.segments]
+def segments_for_budget(
+    encoded: EncodedCache, budget_bytes: int, segment_bytes: Sequence[int] | None = None
+) -> list[int]:
+    """What a template gets for so many bytes; at least its smallest representations.
+
+    ``segment_bytes`` are other sizes of the segments than those that they have.
+    """
+    sizes = segment_bytes or [len(segment) for segment in encoded.segments]
     chosen = BudgetController(encoded.ladders, encoded.ladder_of, sizes, budget_bytes).chosen
     return _united(encoded, chosen)
 
