@@ -114,6 +114,7 @@ class Pipeline:
         self._requested: set[int] = set()  # segments asked for so far
         self._outstanding: dict[int, list[int]] = {}  # segments of shards that have not arrived in whole
         self._followers: dict[int, list[int]] = {}  # shards that only wait for what another shard fetches
+        self._held: list[tuple[int, Mapping[int, bytes]]] = []  # shards that may need what is being fetched anew
         self._last_fetched = -1
         self._reconstructing: set[asyncio.Task[None]] = set()
         self._asked_s: dict[int, float] = {}
@@ -250,7 +251,9 @@ class Pipeline:
             return
         del self._outstanding[arrival.shard]
         self._tell_received(arrival)
-        self._start_reconstruction(arrival.shard, segments)
+        held, self._held = self._held, []
+        for waiting, brought in [(arrival.shard, segments), *held]:
+            self._start_reconstruction(waiting, brought)
         for follower in self._followers.pop(arrival.shard, []):
             self._start_reconstruction(follower, {})
 
@@ -263,6 +266,10 @@ class Pipeline:
         await self.source.fetch(shard, self._outstanding[shard])
 
     def _start_reconstruction(self, shard: int, segments: Mapping[int, bytes]) -> None:
+        """Rebuild a shard, once nothing that it may share with another one is being fetched anew."""
+        if self._refetched & self._outstanding.keys():
+            self._held.append((shard, segments))
+            return
         task = asyncio.create_task(self._survive(self._reconstruct(shard, segments)))
         self._reconstructing.add(task)
         task.add_done_callback(self._reconstructing.discard)
