@@ -82,7 +82,7 @@ def chart(figure: Figure) -> Drawn:
     x = alt.X(
         "q:Q",
         title="importance exponent q",
-        axis=alt.Axis(values=list(EXPONENTS), tickCount=len(EXPONENTS), format="~g"),
+        axis=alt.Axis(values=list(EXPONENTS), tickCount=len(EXPONENTS), format=".3~g"),
     )
     y = alt.Y("psnr_mask_db:Q", title="PSNR in the edited region, dB", scale=alt.Scale(zero=False, padding=12))
     line = alt.Chart(table).encode(x, y, detail="name:N")
