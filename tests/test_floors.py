@@ -17,7 +17,7 @@ LAYERS = [
     ["sakura.control"],
     ["sakura.runtime"],
     ["device_bridge"],
-    ["sakura.reproduce"],
+    ["sakura.charts", "sakura.reproduce"],
     ["sakura.lab"],
     ["sakura.studio", "sakura.benchmarks", "sakura.report", "sakura.cli", "sakura.__main__"],
     ["ui"],
