@@ -110,7 +110,7 @@
       view.mine = { bytes: answer.bytes, db: answer.edit?.chart_db ?? null, q: asked[0], rank: asked[1], left: asked[2], right: asked[3] };
       const shown = await showEdit(answer.edit);
       if (shown) follow();
-      else noCharts("Charts of quality need held-out requests, which only drawn templates have.");
+      else noCharts("");
     }
 
     function number(part, [value, unit]) {
@@ -135,7 +135,8 @@
       $("none").hidden = Boolean(edit);
       $("pics").hidden = !edit;
       $("next").hidden = !edit;
-      $("none").textContent = "This template is a picture of your own: held-out requests with a known outcome exist for drawn templates only, so there is no edit to compare.";
+      $("none").textContent = "This template is a picture of your own: held-out requests with a known outcome exist for drawn templates only, so there is no edit to compare and there are no charts of quality.";
+      element.querySelector(".lab-charts").hidden = !edit;
       if (!edit) return false;
       $("request-name").textContent = `Request ${view.request + 1}`;
       $("reference").hidden = !edit.reference;
