@@ -1,6 +1,5 @@
 """Figure 15: transferred bytes against quality, each baseline with the option that serves it best."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +16,6 @@ from sakura.reproduce.systems import OPTIONS
 from sakura.reproduce.workloads import Case, each_case
 from sakura.templates import TemplateLibrary
 
-LEVELS = 8  # at most, of each option; finer ladders are thinned out
 RATIOS = (15, 25, 30, 50, 90, 150, 250)
 LEADS_AT = (15, 25)
 LEADS_DB = {"intq": 12.0, "cachegen": 12.0, "low-rank": 8.0}
@@ -25,7 +23,7 @@ REACHES_DB = {30: 45.0, 50: 41.0, 90: 34.0}
 
 
 def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Progress) -> Figure:
-    """A quick look leaves out all but each system's first option, and half of the levels."""
+    """A quick look leaves out all but each system's first option."""
     choices = [
         (system, option) for system, options in OPTIONS.items() for option in list(options)[: scope.quick or None]
     ]
@@ -33,7 +31,7 @@ def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Pro
     for case, inside in each_case(store, library, scope.requests, progress):
         for number, (system, option) in enumerate(choices):
             stored = Stored(store.editor, case, new_codec(system, OPTIONS[system][option]))
-            for point, found in _points(case, stored, LEVELS // 2 if scope.quick else LEVELS).items():
+            for point, found in _points(case, stored).items():
                 measured += samples(case, found, system=system, option=option, point=point)
             inside((number + 1) / len(choices))
     averaged = means(measured, ["workload", "system", "option", "point"])
@@ -42,10 +40,10 @@ def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Pro
     return Figure("fig15", rows, _claims(rows))
 
 
-def _points(case: Case, stored: Stored, most_levels: int) -> dict[str, Measured]:
-    """Levels from the finest down, and the best for each ratio's bytes (levels differ by shard then)."""
-    finest, every = stored.levels - 1, math.ceil(stored.levels / most_levels)
-    points = {f"level {finest - level}": stored.at_level(level) for level in range(finest, -1, -every)}
+def _points(case: Case, stored: Stored) -> dict[str, Measured]:
+    """All levels, from the finest down, and what the bytes of each ratio buy (levels differ by shard then)."""
+    finest = stored.levels - 1
+    points = {f"level {finest - level}": stored.at_level(level) for level in range(finest, -1, -1)}
     if finest:
         full = case.geometry.full_cache_bytes
         points |= {f"{ratio} times": stored.at_budget(full / ratio) for ratio in RATIOS}
