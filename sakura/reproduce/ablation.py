@@ -65,8 +65,8 @@ def _uncoded(case: Case, stored: Stored, budget_bytes: float) -> Measured:
 def plain_sizes(geometry: CacheGeometry, encoded: EncodedCache) -> list[int]:
     """Bytes of each segment of SAKURA's codec if planes were stored as they are.
 
-    That is one bit a number and plane, and a sign once a number is not zero. No such container is written: these sizes
-    are computed.
+    That is one bit a number and plane, but for kinds of numbers that are all zero so far, and a sign once a number is
+    not zero. No such container is written: these sizes are computed.
     """
     codec = SakuraCodec()
     groups, columns = codec.groups(geometry), geometry.shards_per_step
@@ -81,8 +81,10 @@ def plain_sizes(geometry: CacheGeometry, encoded: EncodedCache) -> list[int]:
         reader, known = PlaneReader(kinds, count), 0
         for _ in range(several):
             reader.read(encoded.segments[len(sizes)])
-            before, known = known, int(np.count_nonzero(reader.values()))
-            sizes.append((kinds * count + known - before + 7) // 8)
+            significant = reader.values() != 0
+            before, known = known, int(significant.sum())
+            flags, numbers = kinds, int(significant.any(1).sum()) * count
+            sizes.append((flags + numbers + known - before + 7) // 8)
     return sizes
 
 
