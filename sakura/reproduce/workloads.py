@@ -14,6 +14,8 @@ from sakura.errors import UserError
 from sakura.portraits.tasks import Task, sample_request
 from sakura.templates import TemplateAssets, TemplateLibrary
 
+FIRST_HELD_OUT_SEED = 1000  # captured requests have seeds from 0
+DRAWS = 100  # tries at a request with new content
 # The paper's names, in its order.
 WORKLOADS: dict[str, Task] = {"FS": "face_swap", "VTON": "try_on", "MB": "instruction"}
 
@@ -38,18 +40,40 @@ class Case:
             yield edit_with_cache(editor, self.template.for_editor(), request, kv)
 
 
-def held_out_request(template: TemplateAssets, number: int) -> Request:
-    """A request that no cache was captured with; the same number gives the same request. Needs a drawn template."""
+def held_out_requests(template: TemplateAssets, count: int) -> list[Request]:
+    """Requests that the cache was not captured with, always the same ones. Needs a drawn template.
+
+    Content (words and reference) is neither that of a captured request nor repeated, as long as the template's task has
+    other content: a few instructions are all there is for beards or mouths. Seeds, and so the noise, are new always.
+    """
     assert template.person is not None, f"{template.template_id} has no factors to sample requests from"
-    rng = random.Random(f"held out/{template.template_id}/{number}")
-    sampled = sample_request(template.subject, template.person, rng, template.picture.shape[0])
-    return Request(sampled.words, sampled.reference, seed=number)
+    rng = random.Random(f"held out/{template.template_id}")
+    known = {_content(request) for request in template.typical_requests()}
+    found: list[Request] = []
+    for number in range(count):
+        for _ in range(DRAWS):
+            sampled = sample_request(template.subject, template.person, rng, template.picture.shape[0])
+            request = Request(sampled.words, sampled.reference, FIRST_HELD_OUT_SEED + number)
+            if _content(request) not in known:
+                break
+        known.add(_content(request))
+        found.append(request)
+    return found
+
+
+def held_out_request(template: TemplateAssets, number: int) -> Request:
+    """Number ``number`` of :func:`held_out_requests`."""
+    return held_out_requests(template, number + 1)[number]
+
+
+def _content(request: Request) -> tuple[tuple[str, ...], bytes]:
+    return request.words, b"" if request.reference is None else request.reference.tobytes()
 
 
 def make_case(store: CacheStore, template: TemplateAssets, requests: int, workload: str = "") -> Case:
     """Capture the template if need be, and edit ``requests`` held-out requests with the full cache."""
     geometry, arrays = store.arrays(template)
-    asked = [held_out_request(template, number) for number in range(requests)]
+    asked = held_out_requests(template, requests)
     editor = store.editor
     full = [edit_with_cache(editor, template.for_editor(), request, arrays.kv) for request in asked]
     return Case(workload, template, geometry, arrays, asked, full)

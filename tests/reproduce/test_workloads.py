@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sakura.cache.store import CacheStore
 from sakura.errors import UserError
-from sakura.reproduce.workloads import WORKLOADS, each_case, held_out_request, plan_cases
+from sakura.reproduce.workloads import WORKLOADS, each_case, held_out_requests, plan_cases
 from sakura.templates import TemplateLibrary
 
 
@@ -26,24 +26,29 @@ def test_no_templates_is_said(tmp_path_factory: pytest.TempPathFactory) -> None:
         plan_cases(TemplateLibrary(tmp_path_factory.mktemp("empty")), 1)
 
 
-def test_held_out_requests_are_repeatable_and_differ_from_the_captured_ones(tiny_templates: TemplateLibrary) -> None:
-    for template in tiny_templates:
-        first, again, second = (held_out_request(template, number) for number in (0, 0, 1))
-        assert first.words == again.words and first.seed == again.seed
-        assert second.seed != first.seed
-        if first.reference is not None and again.reference is not None:
-            assert np.array_equal(first.reference, again.reference)
-            captured = [request.reference for request in template.typical_requests()]
-            assert not any(
-                np.array_equal(first.reference, reference) for reference in captured if reference is not None
-            )
+def test_held_out_requests_are_repeatable_and_differ_from_the_captured_ones(shipped: TemplateLibrary) -> None:
+    for template in shipped:
+        first, again = held_out_requests(template, 4), held_out_requests(template, 6)[:4]
+        captured = template.typical_requests()
+        seeds = {request.seed for request in (*first, *captured)}
+        assert len(seeds) == len(first) + len(captured)
+        for one, other in zip(first, again, strict=True):
+            assert (one.words, one.seed) == (other.words, other.seed)
+            assert np.array_equal(one.reference, other.reference) if one.reference is not None else True  # type: ignore[arg-type]
+        if template.has_reference:
+            pictures = [request.reference.tobytes() for request in (*first, *captured) if request.reference is not None]
+            assert len(set(pictures)) == len(pictures)
 
 
-def test_cases_come_one_by_one_with_progress(tiny_store: CacheStore, tiny_templates: TemplateLibrary) -> None:
-    told: list[float] = []
-    for case, inside in each_case(tiny_store, tiny_templates, 1, told.append):
-        assert len(case.full) == len(case.requests) == 1
-        assert case.full[0].shape == case.template.picture.shape
-        inside(0.5)
-    assert told == sorted(told)
-    assert told[-1] == 1.0
+def test_instructions_are_new_where_there_are_others(shipped: TemplateLibrary) -> None:
+    for template_id in ("say-outfit", "say-hair", "say-hat"):  # hundreds of instructions each
+        template = shipped.get(template_id)
+        words = [request.words for request in (*template.typical_requests(), *held_out_requests(template, 5))]
+        assert len(set(words[4:])) == 5
+        assert not set(words[4:]) & set(words[:4])
+
+
+def test_requests_run_out_of_content_but_not_of_seeds(shipped: TemplateLibrary) -> None:
+    requests = held_out_requests(shipped.get("say-beard"), 20)
+    assert len({request.words for request in requests}) < 20
+    assert len({request.seed for request in requests}) == 20
