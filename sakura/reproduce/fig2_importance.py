@@ -139,13 +139,14 @@ def _maps(figure: Figure) -> Drawn:
         alt.Y("step:O", title="step", axis=alt.Axis(grid=False)),
     )
     ramp = [of[f"heat-{level}"] for level in range(1, 5)]
-    middle = (lowest + float(table["correlation"].max())) / 2
+    # From here on the ramp is dark enough for white.
+    dark_from = lowest + 0.3 * (float(table["correlation"].max()) - lowest)
     fill = cells.mark_rect(stroke=of["sk-surface"]).encode(
         alt.Color("correlation:Q", scale=alt.Scale(range=ramp, interpolate="lab"), legend=None)
     )
     numbers = cells.mark_text(font=FONT, fontSize=12).encode(
         alt.Text("correlation:Q", format=".2f"),
-        color=alt.when(alt.datum.correlation > middle).then(alt.value("#FFFFFF")).otherwise(alt.value(of["sk-ink"])),
+        color=alt.when(alt.datum.correlation >= dark_from).then(alt.value("#FFFFFF")).otherwise(alt.value(of["sk-ink"])),
     )
     steps, blocks = table["step"].nunique(), table["block"].nunique()
     return alt.layer(fill, numbers).properties(
