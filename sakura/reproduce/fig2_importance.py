@@ -146,7 +146,9 @@ def _maps(figure: Figure) -> Drawn:
     )
     numbers = cells.mark_text(font=FONT, fontSize=12).encode(
         alt.Text("correlation:Q", format=".2f"),
-        color=alt.when(alt.datum.correlation >= dark_from).then(alt.value("#FFFFFF")).otherwise(alt.value(of["sk-ink"])),
+        color=alt.when(alt.datum.correlation >= dark_from)
+        .then(alt.value("#FFFFFF"))
+        .otherwise(alt.value(of["sk-ink"])),
     )
     steps, blocks = table["step"].nunique(), table["block"].nunique()
     return alt.layer(fill, numbers).properties(
