@@ -71,10 +71,13 @@ class Editor:
 
 
 class EditState:
-    """One edit in progress. Steps run in order; each is either of all tokens or of the active ones."""
+    """One edit in progress. Steps run in order; each is either of all tokens or of the active ones.
 
-    def __init__(self, editor: Editor, template: Template, request: Request) -> None:
-        self.editor, self.template = editor, template
+    ``gradients`` keeps what differentiating through the edit needs.
+    """
+
+    def __init__(self, editor: Editor, template: Template, request: Request, *, gradients: bool = False) -> None:
+        self.editor, self.template, self._gradients = editor, template, gradients
         self.layout = layout = editor.layout(template)
         patch = editor.config.patch_px
         self.clean = pictures_to_patches(template.picture[None], patch)
@@ -103,32 +106,36 @@ class EditState:
 
     def begin_active(self, step: int) -> None:
         """Begin a step in which only active tokens are computed."""
-        tokens = torch.cat([self.noisy, self.reference], 1)
-        self._blocks = self.editor.runner.begin(tokens, self.text, step)
-        self._rotary, self._output, self._selected = self.rotary_active, slice(0, len(self.masked)), None
+        with torch.set_grad_enabled(self._gradients):
+            tokens = torch.cat([self.noisy, self.reference], 1)
+            self._blocks = self.editor.runner.begin(tokens, self.text, step)
+            self._rotary, self._output, self._selected = self.rotary_active, slice(0, len(self.masked)), None
 
     def begin_full(self, step: int) -> None:
         """Begin a step in which every token is computed."""
-        picture = add_noise(self.clean, self.noise, float(self.editor.times[step]))
-        picture[:, self.masked] = self.noisy
-        tokens = torch.cat([picture, self.clean, self.reference], 1)
-        self._blocks = self.editor.runner.begin(tokens, self.text, step)
-        self._rotary, self._output = self.rotary_full, slice(0, self.layout.picture_tokens)
-        self._selected = self.masked
+        with torch.set_grad_enabled(self._gradients):
+            picture = add_noise(self.clean, self.noise, float(self.editor.times[step]))
+            picture[:, self.masked] = self.noisy
+            tokens = torch.cat([picture, self.clean, self.reference], 1)
+            self._blocks = self.editor.runner.begin(tokens, self.text, step)
+            self._rotary, self._output = self.rotary_full, slice(0, self.layout.picture_tokens)
+            self._selected = self.masked
 
     def run_blocks(self, first: int, last: int, policy: AttentionPolicy) -> None:
         """Run blocks ``first`` to ``last`` (exclusive) of the step begun."""
-        assert self._blocks is not None and self._rotary is not None, "begin a step first"
-        self.editor.runner.run(self._blocks, first, last, self._rotary, policy)
+        with torch.set_grad_enabled(self._gradients):
+            assert self._blocks is not None and self._rotary is not None, "begin a step first"
+            self.editor.runner.run(self._blocks, first, last, self._rotary, policy)
 
     def end_step(self) -> None:
         """Take the step's prediction and move the masked tokens to the next noise level."""
-        assert self._blocks is not None, "begin a step first"
-        output = self.editor.runner.finish(self._blocks, self._output)
-        self.predicted = output if self._selected is None else output[:, self._selected]
-        times, step = self.editor.times, self._blocks.step
-        self.noisy = euler_step(self.noisy, self.predicted, float(times[step]), float(times[step + 1]))
-        self._blocks = None
+        with torch.set_grad_enabled(self._gradients):
+            assert self._blocks is not None, "begin a step first"
+            output = self.editor.runner.finish(self._blocks, self._output)
+            self.predicted = output if self._selected is None else output[:, self._selected]
+            times, step = self.editor.times, self._blocks.step
+            self.noisy = euler_step(self.noisy, self.predicted, float(times[step]), float(times[step + 1]))
+            self._blocks = None
 
     def picture(self) -> np.ndarray:
         """The clean picture predicted so far: uint8 (px, px, 3), equal to the template outside the mask."""

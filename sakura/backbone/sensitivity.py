@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from sakura.backbone.attention import Inject
-from sakura.backbone.editor import SENSITIVITY_FILE, CapturedCache, Editor
+from sakura.backbone.editor import SENSITIVITY_FILE, CapturedCache, Editor, EditState
 from sakura.backbone.inputs import Request, Template
 
 
@@ -20,7 +20,7 @@ def sensitivity_of(editor: Editor, template: Template, requests: list[Request], 
     heads = editor.runner.heads
     squares = np.zeros((editor.blocks, 2))
     for number, request in enumerate(requests):
-        state = editor.start(template, request)
+        state = EditState(editor, template, request, gradients=True)
         kv = torch.from_numpy(cache.kv).clone().requires_grad_(True)
         split = kv.unflatten(-1, (heads, -1))
         for step in range(editor.steps):

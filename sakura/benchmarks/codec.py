@@ -15,7 +15,7 @@ from sakura.codec.interface import CacheArrays, CacheGeometry, Codec, EncodedCac
 from sakura.codec.sakura import SakuraCodec
 from sakura.templates import TemplateAssets
 
-# FLUX.2 klein 4B: one block, K and V, at the size that the issue of memory is about.
+# One block of FLUX.2 klein 4B, K and V, at 1024 px with a small mask.
 KLEIN = CacheGeometry(steps=4, blocks=1, blocks_per_shard=1, rows=1900, columns=3072)
 KLEIN_HEAD_DIM = 128
 RANKS = (4, 8, 16, 32, 48, 64)

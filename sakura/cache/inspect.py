@@ -8,7 +8,8 @@ from fsspec.core import url_to_fs
 
 from sakura.cache.container import Container, ContainerError
 from sakura.codec.interface import Representation
-from sakura.codec.sakura import HEADER, Layout, SakuraCodec
+from sakura.codec.sakura import SakuraCodec
+from sakura.codec.sakura_layout import HEADER
 from sakura.errors import UserError
 
 
@@ -122,8 +123,8 @@ def _kinds(container: Container, header: bytes) -> dict[str, int]:
     sizes, geometry, codec = container.index.segment_bytes, container.geometry, container.codec
     if not isinstance(codec, SakuraCodec) or not header:
         return {"segments": sum(sizes)}
-    groups, columns = len(codec.groups(geometry)), geometry.shards_per_step
-    layout = Layout(groups, columns, list(header[-(groups + columns * (groups + 1)) :]))
+    layout = codec.layout(geometry, header)
+    groups, columns = layout.groups, layout.columns
     if layout.first[-1] != len(sizes):
         return {"segments": sum(sizes)}
     parts = [sum(sizes[start:end]) for start, end in itertools.pairwise(layout.first)]

@@ -18,7 +18,7 @@ from sakura.templates import TemplateAssets
 
 BLOCKS_PER_SHARD = 2
 # Raised whenever capturing or encoding changes what comes out for the same options: old files are not read then.
-CAPTURE_VERSION = 3
+CAPTURE_VERSION = 4
 Progress = Callable[[float], None]
 
 

@@ -341,11 +341,12 @@ class _Session:
         stream = self.streams.get(message.stream)
         if stream is None:
             return
-        index = stream.container.index
-        segments = range(len(index.segment_bytes))
-        known = 0 <= message.shard < len(index.ladder_of) and all(segment in segments for segment in message.segments)
-        once = len(set(message.segments)) == len(message.segments)
-        if not known or not once or stream.fetches.full():
+        index, segments = stream.container.index, message.segments
+        ladder = (
+            index.ladders[index.ladder_of[message.shard]].order if 0 <= message.shard < len(index.ladder_of) else []
+        )
+        known = len(segments) <= len(ladder) and set(segments) <= set(ladder) and len(set(segments)) == len(segments)
+        if not known or stream.fetches.full():
             reason = "asks for too much at once" if known else "asks for a shard or segment that there is not"
             self._spawn(self.send(Refused(f"stream {message.stream}", f"Stream {message.stream} {reason}.")))
             return

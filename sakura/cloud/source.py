@@ -32,6 +32,11 @@ class Arrival:
         self._expected = sum(segment_bytes)
 
     @property
+    def segment_ids(self) -> Sequence[int]:
+        """What is on its way, in the order sent."""
+        return self._ids
+
+    @property
     def complete(self) -> bool:
         return len(self._data) == self._expected
 
@@ -57,7 +62,7 @@ class Arrival:
 
 
 class ShardSource(Protocol):
-    """A stream of one template's shards."""
+    """A stream of one template's shards. What was asked first arrives first."""
 
     async def fetch(self, shard: int, segments: Sequence[int]) -> None:
         """Ask for segments on behalf of a shard. Raises SourceLostError."""

@@ -79,7 +79,10 @@ class CacheArrays:
 
 
 class Representation(msgspec.Struct, frozen=True, array_like=True):
-    """How finely a shard is sent: components kept, and bits kept of each factor (or of each number)."""
+    """How finely a shard is sent: components kept, and bits kept of each factor (or of each number).
+
+    Of a rung in a progressive codec they are the bits of the most important components; others may have fewer.
+    """
 
     rank: int
     left_bits: int
@@ -89,7 +92,8 @@ class Representation(msgspec.Struct, frozen=True, array_like=True):
 class Rung(msgspec.Struct, frozen=True, array_like=True):
     """One offered representation: the part ``order[start:stop]`` of its ladder, that part's size, and its distortion.
 
-    ``distortion`` is the share of the importance-weighted energy that is lost (0 is exact).
+    ``distortion`` is the share that is lost of what the codec weighs errors by (SAKURA: importance and sensitivity, the
+    others: importance); 0 is exact. It compares rungs of one cache, not codecs.
     """
 
     representation: Representation

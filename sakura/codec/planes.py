@@ -7,7 +7,6 @@ Coarser versions have a dead zone around zero twice as wide as their other cells
 
 One plane is stored as::
 
-    u8            how many planes there are (only in the first plane)
     kinds         for each kind a u8 p, where (p / 256)**2 is the probability of becoming significant, 0 if none does;
                   and unless it is 0, how many gaps follow, as u24
     u24           length of the gaps in 32-bit words
@@ -60,7 +59,7 @@ def encode_planes(numbers: np.ndarray) -> list[bytes]:
     magnitudes = np.abs(numbers)
     planes = int(magnitudes.max(initial=0)).bit_length()
     if planes > MAX_PLANES:
-        raise ValueError(f"{planes} planes are needed, {MAX_PLANES} are possible.")
+        raise ValueError(f"{planes} planes are needed, {MAX_PLANES} are possible; choose a coarser finest step.")
     flat, negative = magnitudes.reshape(-1), numbers.reshape(-1) < 0
     known = np.zeros(magnitudes.shape, bool)
     found = np.empty(0, np.int64)  # significant numbers in the order in which they became so
@@ -84,31 +83,29 @@ def encode_planes(numbers: np.ndarray) -> list[bytes]:
         new = np.concatenate(fresh)
         bits = np.concatenate([negative[new], (flat[found] >> plane & 1).astype(bool)])
         parts = [*kinds, len(words).to_bytes(3, "little"), words.tobytes(), np.packbits(bits).tobytes()]
-        first = bytes([planes]) if plane == planes - 1 else b""
-        segments.append(first + b"".join(parts))
+        segments.append(b"".join(parts))
         known.reshape(-1)[new] = True
         found = np.concatenate([found, new])
     return segments
 
 
 class PlaneReader:
-    """Numbers known from the planes read so far; ``planes`` is 0 until the first one is read."""
+    """Numbers known from the planes read so far, of ``planes`` in all."""
 
-    def __init__(self, kinds: int, count: int) -> None:
+    def __init__(self, kinds: int, count: int, planes: int) -> None:
         self._known = np.zeros((kinds, count), bool)
         # Of the significant numbers, in the order in which they became so.
         self._places = np.empty(0, np.int64)
         self._magnitudes = np.empty(0, np.int32)
         self._negative = np.empty(0, bool)
-        self.planes = 0
+        self.planes = planes
         self.read_planes = 0
 
     def read(self, segment: bytes) -> None:
         """Read the next plane. Raises ValueError, with nothing changed, where its bytes cannot be one."""
         stream = io.BytesIO(segment)
-        planes = self.planes or _number(stream, 1)
-        if not self.read_planes < planes <= MAX_PLANES:
-            raise ValueError("it has a plane too many")
+        if self.read_planes == self.planes:
+            raise ValueError("it is a plane too many")
         codes = []
         for _ in self._known:
             code = _number(stream, 1)
@@ -138,7 +135,6 @@ class PlaneReader:
         self._negative = np.concatenate([self._negative, bits[: len(new)].astype(bool)])
         self._places = np.concatenate([self._places, new])
         self._known.reshape(-1)[new] = True
-        self.planes = planes
         self.read_planes += 1
 
     def values(self) -> np.ndarray:

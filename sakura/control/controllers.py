@@ -12,6 +12,7 @@ SLACK_SHARE = 0.25
 # hide a transfer, a little waiting spares the picture much.
 WORTH_SENDING = 0.1
 WORTH_SHARDS = 3
+ENOUGH = 0.008  # a shard that loses no more than this differs in nothing that one could see
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Controller(Protocol):
 
 
 class DeadlineController:
-    """The finest rung whose transfer hides behind the execution of the shards before it.
+    """The finest useful rung whose transfer hides behind the execution of the shards before it.
 
     A shard may take as long as executing one takes, plus a quarter of what has been saved up beyond that, so that a
     buffer remains for a drop of the rate. Where nothing hides a transfer, as for the first shard, the coarsest rung is
@@ -61,12 +62,14 @@ class DeadlineController:
         allowed_s = min(slack_s, situation.shard_s) + SLACK_SHARE * max(0.0, slack_s - situation.shard_s)
         budget_bytes = int(max(0.0, allowed_s) * rate * 125_000)
         smallest = self._smallest(situation)
-        fitting = [rung for rung in rungs if rung.size_bytes <= budget_bytes]
+        last = next((number for number, rung in enumerate(rungs) if rung.distortion <= ENOUGH), len(rungs) - 1)
+        useful = rungs[: last + 1]
+        fitting = [rung for rung in useful if rung.size_bytes <= budget_bytes]
         if not fitting or fitting[-1].size_bytes < smallest.size_bytes:
             return Choice(smallest, budget_bytes, "late already, so a small one")
         if fitting[-1].size_bytes == 0:
             return Choice(fitting[-1], budget_bytes, "what earlier steps brought serves this one too")
-        reason = "the finest there is" if fitting[-1] is rungs[-1] else "the finest that arrives in time"
+        reason = "as fine as is of use" if fitting[-1] is useful[-1] else "the finest that arrives in time"
         return Choice(fitting[-1], budget_bytes, reason)
 
     def _smallest(self, situation: Situation) -> Rung:

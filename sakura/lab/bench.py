@@ -15,8 +15,9 @@ from sakura.backbone.editor import Editor, edit_with_cache
 from sakura.cache.store import CacheStore
 from sakura.codec import new_codec
 from sakura.codec.distortion import weighted_distortion
-from sakura.codec.interface import CacheArrays, CacheGeometry, Codec, EncodedCache, Representation
-from sakura.codec.sakura import HEADER, Layout, SakuraCodec
+from sakura.codec.interface import CacheArrays, Codec, EncodedCache, Representation
+from sakura.codec.sakura import SakuraCodec
+from sakura.codec.sakura_layout import HEADER, Layout
 from sakura.events import QualityScores
 from sakura.lab.importance import ImportanceFacts, importance_facts
 from sakura.lab.points import CODEC_NAMES, Measurement, Point, Stored
@@ -30,12 +31,13 @@ from sakura.reproduce.quality import (
     segments_for_budget,
     segments_of_level,
 )
+from sakura.reproduce.systems import strongest
 from sakura.reproduce.workloads import Case, held_out_request, make_case
 from sakura.settings import MODEL_FOLDER, cache_folder
 from sakura.templates import TemplateAssets
 
 # Raised whenever points are measured in another way: kept measurements are not read then.
-LAB_VERSION = 1
+LAB_VERSION = 2
 CHART_REQUESTS = 2
 PAIRS = ((4, 4), (6, 4), (6, 6), (8, 6), (10, 8))
 EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
@@ -110,7 +112,7 @@ class Bench:
 
     def fingerprint(self, template: TemplateAssets) -> str:
         """Names everything that a measurement of the template depends on."""
-        codecs = [self.store.url(template, new_codec(name)) for name in ("sakura", "intq", "cachegen")]
+        codecs = [self.store.url(template, new_codec(name, strongest(name))) for name in ("sakura", "intq", "cachegen")]
         parts = [*codecs, LAB_VERSION, CHART_REQUESTS, PAIRS, EXPONENTS, BUDGET_SHARES]
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 
@@ -120,12 +122,12 @@ class Bench:
         encoded = self._encoded(case, codec)
         segments = codec.segments_of(case.geometry, encoded, setting.representation)
         received = receive(codec, case.geometry, case.arrays.places, encoded, segments)
-        layout = _layout(codec, case.geometry, encoded)
+        layout = codec.layout(case.geometry, encoded.segments[HEADER])
         return Tried(
             received.received_bytes,
             case.geometry.full_cache_bytes,
             _parts(layout, encoded, segments, received.received_bytes),
-            layout.planes[layout.left(0)],
+            layout.planes[0],
             max(layout.planes[layout.right(column, 0)] for column in range(layout.columns)),
             _distortion(case.arrays, received.kv),
             self._edit(case, received.kv, request) if case.requests else None,
@@ -157,7 +159,7 @@ class Bench:
         case = self._case(template)
         points, stored = [], []
         for name in CODEC_NAMES:
-            codec = new_codec(name)
+            codec = new_codec(name, strongest(name))
             encoded = self._encoded(case, codec)
             planned = [Point(name, "rung", 0, level, q=DEFAULT_CODEC.q) for level in range(levels(encoded))]
             whole, _ = container_bytes(codec, case.geometry, encoded)
@@ -196,12 +198,13 @@ class Bench:
 
     def _sent(self, case: Case, point: Point) -> tuple[Codec, EncodedCache, list[int]]:
         """The segments that a point sends, with what they are of."""
-        codec = new_codec(point.codec, {"q": point.q} if point.codec == "sakura" else {})
+        codec = new_codec(point.codec, {"q": point.q} if point.codec == "sakura" else strongest(point.codec))
         encoded = self._encoded(case, codec)
         if point.kind == "rung":
             return codec, encoded, segments_of_level(encoded, point.level)
         if point.kind == "exponent":
-            return codec, encoded, segments_for_budget(encoded, point.budget_bytes)
+            _, index_bytes = container_bytes(codec, case.geometry, encoded)
+            return codec, encoded, segments_for_budget(encoded, point.budget_bytes - index_bytes)
         assert isinstance(codec, SakuraCodec)
         representation = Representation(point.rank, point.left_bits, point.right_bits)
         return codec, encoded, codec.segments_of(case.geometry, encoded, representation)
@@ -240,23 +243,15 @@ def _rounded(size_bytes: float) -> int:
     return int(float(f"{size_bytes:.1e}"))
 
 
-def _layout(codec: SakuraCodec, geometry: CacheGeometry, encoded: EncodedCache) -> Layout:
-    """Which segment is what, as the header of the cache tells."""
-    groups, columns = len(codec.groups(geometry)), geometry.shards_per_step
-    parts = groups + columns * (groups + 1)
-    return Layout(groups, columns, list(encoded.segments[HEADER][-parts:]))
-
-
 def _parts(layout: Layout, encoded: EncodedCache, segments: Sequence[int], received_bytes: int) -> Parts:
     basis = coefficients = means = 0
-    mean_parts = {layout.means(column) for column in range(layout.columns)}
     for segment in segments:
         if segment == HEADER:
             continue
-        part = int(np.searchsorted(layout.first, segment, "right")) - 1
+        part = layout.part_of(segment)
         if part < layout.groups:
             basis += len(encoded.segments[segment])
-        elif part in mean_parts:
+        elif layout.is_means(part):
             means += len(encoded.segments[segment])
         else:
             coefficients += len(encoded.segments[segment])

@@ -13,7 +13,8 @@ from sakura.charts import Drawn, colours, label
 from sakura.codec import new_codec
 from sakura.codec.interface import CacheGeometry, EncodedCache
 from sakura.codec.planes import PlaneReader
-from sakura.codec.sakura import HEADER, SakuraCodec
+from sakura.codec.sakura import SakuraCodec
+from sakura.codec.sakura_layout import HEADER
 from sakura.reproduce.figure import Claim, Figure, Progress, Row, Scope
 from sakura.reproduce.quality import Measured, Stored, means, samples, segments_for_budget
 from sakura.reproduce.workloads import Case, each_case
@@ -68,17 +69,11 @@ def plain_sizes(geometry: CacheGeometry, encoded: EncodedCache) -> list[int]:
     That is one bit a number and plane, but for kinds of numbers that are all zero so far, and a sign once a number is
     not zero. No such container is written: these sizes are computed.
     """
-    codec = SakuraCodec()
-    groups, columns = codec.groups(geometry), geometry.shards_per_step
-    width = geometry.matrices * geometry.columns
-    ranks = [group.stop - group.start for group in groups]
-    # Kinds and numbers of each part: left groups; then, a column, the means and the right groups.
-    parts = [(1, rank * geometry.rows) for rank in ranks]
-    parts += [(geometry.steps, rank * width) for rank in (1, *ranks)] * columns
-    planes = encoded.segments[HEADER][-len(parts) :]
+    layout = SakuraCodec().layout(geometry, encoded.segments[HEADER])
     sizes = [len(encoded.segments[HEADER])]
-    for (kinds, count), several in zip(parts, planes, strict=True):
-        reader, known = PlaneReader(kinds, count), 0
+    for part, several in enumerate(layout.planes):
+        kinds, count = layout.shape(part)
+        reader, known = PlaneReader(kinds, count, several), 0
         for _ in range(several):
             reader.read(encoded.segments[len(sizes)])
             significant = reader.values() != 0

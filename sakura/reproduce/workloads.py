@@ -73,7 +73,7 @@ def _content(request: Request) -> tuple[tuple[str, ...], bytes]:
 def make_case(store: CacheStore, template: TemplateAssets, requests: int, workload: str = "") -> Case:
     """Capture the template if need be, and edit ``requests`` held-out requests with the full cache."""
     geometry, arrays = store.arrays(template)
-    asked = held_out_requests(template, requests)
+    asked = held_out_requests(template, requests) if requests else []
     editor = store.editor
     full = [edit_with_cache(editor, template.for_editor(), request, arrays.kv) for request in asked]
     return Case(workload, template, geometry, arrays, asked, full)

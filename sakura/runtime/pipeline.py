@@ -54,7 +54,7 @@ class Profile:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """A finished edit: the picture uint8 (px, px, 3), payload bytes received, time spent waiting, a fallback if any."""
+    """A finished edit: its picture uint8 (px, px, 3), bytes of whole messages received, time waited, any fallback."""
 
     picture: np.ndarray
     received_bytes: int
@@ -117,6 +117,7 @@ class Pipeline:
         self._held: list[tuple[int, Mapping[int, bytes]]] = []  # shards that may need what is being fetched anew
         self._last_fetched = -1
         self._reconstructing: set[asyncio.Task[None]] = set()
+        self._reconstruct_s = profile.reconstruct_s  # as the last shard took that brought something new
         self._asked_s: dict[int, float] = {}
         self._seen_bytes: dict[int, int] = {}
         self._meter = RateMeter()
@@ -228,7 +229,7 @@ class Pipeline:
             # Execution begins when the first shard is there, which nothing can hide.
             start = max(start, link_free)
         needed = start + (shard - self._submitted) * self.shard_s
-        return needed - self.profile.reconstruct_s - link_free
+        return needed - self._reconstruct_s - link_free
 
     async def _receive(self) -> None:
         previous_s = 0.0  # when the previous message arrived
@@ -245,6 +246,8 @@ class Pipeline:
     async def _take(self, arrival: Arrival) -> None:
         """A shard's segments are there: rebuild it, and those that waited for the same. Damaged ones are sent anew."""
         try:
+            if list(arrival.segment_ids) != self._outstanding[arrival.shard]:
+                raise ShardDamagedError(f"Other segments of shard {arrival.shard} came than were asked for.")
             segments = arrival.segments()
         except ShardDamagedError as error:
             await self._fetch_again(arrival.shard, error)
@@ -263,6 +266,7 @@ class Pipeline:
             raise error
         self._refetched.add(shard)
         self._seen_bytes.pop(shard, None)
+        self._asked_s[shard] = asyncio.get_running_loop().time()
         await self.source.fetch(shard, self._outstanding[shard])
 
     def _start_reconstruction(self, shard: int, segments: Mapping[int, bytes]) -> None:
@@ -317,6 +321,8 @@ class Pipeline:
             kv, span = await self.run.reconstruct(shard, segments)
         except ValueError as error:  # its checksums are right, so sending it again would not help
             raise ShardDamagedError(str(error)) from error
+        if segments:
+            self._reconstruct_s = span.end - span.start
         self._emit_lane("reconstruct", shard, span)
         if not self._ready[shard].done():
             self._kv[shard], self._ready_s[shard] = kv, self.clock.now()

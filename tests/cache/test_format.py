@@ -93,8 +93,6 @@ class Part:
             at += size
             return int.from_bytes(plane[at - size : at], "little")
 
-        if self.read == 0:
-            assert number(1) == self.planes
         announced = []
         for _ in range(self.kinds):
             p = number(1)

@@ -39,7 +39,9 @@ NUMBERS = DENSE | sparse() | laplacian()
 
 
 def read(numbers: np.ndarray, segments: list[bytes]) -> PlaneReader:
-    reader = PlaneReader(*numbers.shape)
+    planes = int(np.abs(numbers).max(initial=0)).bit_length()
+    kinds, count = numbers.shape
+    reader = PlaneReader(kinds, count, planes)
     for segment in segments:
         reader.read(segment)
     return reader
@@ -67,7 +69,7 @@ def test_leading_planes_are_the_truncated_numbers(numbers: np.ndarray, data: st.
 
 def test_nothing_but_zeros_takes_no_plane() -> None:
     assert encode_planes(np.zeros((2, 50), np.int32)) == []
-    assert not PlaneReader(2, 50).values().any()
+    assert not PlaneReader(2, 50, 0).values().any()
 
 
 @pytest.mark.parametrize("number", [1, -1, 2, -(2**23), LARGEST])
@@ -144,11 +146,11 @@ def test_announced_lengths_reserve_nothing(length: int) -> None:
     """A plane that announces more than it holds is refused before anything is set aside for it."""
     numbers = np.array([[5, 0, 0, -2]], np.int32)
     plane = bytearray(encode_planes(numbers)[0])
-    for start in (2, 5):  # how many gaps follow, and how many words they take
+    for start in (1, 4):  # how many gaps follow, and how many words they take
         wrong = bytearray(plane)
         wrong[start : start + 3] = length.to_bytes(3, "little")
         tracemalloc.start()
         with pytest.raises(ValueError, match=r"it (names more numbers than there are|is too short)"):
-            PlaneReader(1, 4).read(bytes(wrong))
+            PlaneReader(1, 4, 3).read(bytes(wrong))
         assert tracemalloc.get_traced_memory()[1] < 100_000
         tracemalloc.stop()

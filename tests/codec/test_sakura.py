@@ -8,9 +8,11 @@ from arrays import GEOMETRY, as_arrays, awkward_arrays, random_arrays
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sakura.codec.distortion import lower_hull
 from sakura.codec.interface import CacheArrays, CacheGeometry, EncodedCache, Representation, Rung
 from sakura.codec.rope import rotation
-from sakura.codec.sakura import HEADER, SakuraCodec, lower_hull
+from sakura.codec.sakura import SakuraCodec
+from sakura.codec.sakura_layout import HEADER
 
 AWKWARD = awkward_arrays()
 # A finer plane moves each number to the centre of a smaller cell, which may be farther from it; so few numbers as here

@@ -7,8 +7,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sakura.codec.distortion import lower_hull
 from sakura.codec.interface import Ladder, Representation, Rung
-from sakura.codec.sakura import lower_hull
 from sakura.control.controllers import WORTH_SENDING, WORTH_SHARDS, BudgetController, DeadlineController, Situation
 
 ANY = Representation(4, 4, 4)

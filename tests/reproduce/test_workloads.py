@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakura.cache.store import CacheStore
 from sakura.errors import UserError
-from sakura.reproduce.workloads import WORKLOADS, each_case, held_out_requests, plan_cases
+from sakura.reproduce.workloads import WORKLOADS, held_out_requests, plan_cases
 from sakura.templates import TemplateLibrary
 
 

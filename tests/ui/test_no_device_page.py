@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from sakura.lab.service import Lab
 from sakura.studio import Studio
 from ui.page import build_page, launch_options
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.browser
 def lonely_url(home: Path) -> Iterator[str]:
     """The address of a page without cloud and device."""
     studio = Studio()
-    blocks = build_page(studio)
+    blocks = build_page(studio, Lab(studio.library, studio.busy))
     try:
         _, url, _ = blocks.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **launch_options())
         yield url
