@@ -5,12 +5,11 @@ FORMAT.md beside this module describes it byte by byte.
 
 import contextlib
 import itertools
-import math
 import mmap
 import struct
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -18,15 +17,14 @@ import fsspec
 import msgspec
 from fsspec.core import url_to_fs
 
-from sakura.codec import CODECS, new_codec, options_of
+from sakura.codec import new_codec, options_of
 from sakura.codec.interface import CacheGeometry, Codec, EncodedCache, Ladder
+from sakura.codec.offers import offer_fault
 
 MAGIC = b"SAKURAKV"
 VERSION = 2
 PREFIX = struct.Struct("<8sHII")
 MAX_INDEX_BYTES = 64 * 1024 * 1024
-MAX_SIDE = 1 << 20
-MAX_SHARD_NUMBERS = 1 << 29
 
 
 class ContainerError(Exception):
@@ -136,6 +134,19 @@ class _Object:
         pass
 
 
+class _Held:
+    """All of a file in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self.size = data, len(data)
+
+    def read(self, start: int, end: int) -> bytes:
+        return self._data[start:end]
+
+    def close(self) -> None:
+        pass
+
+
 class Container:
     """A container opened for reading, by path or URL. Segments are read, and their checksums verified, one at a time.
 
@@ -196,28 +207,20 @@ class Container:
     def _check(self, start: int) -> None:
         """Refuse an index that contradicts itself or the file."""
         name, index, geometry = self.name, self.index, self.index.geometry
-        sides = (geometry.steps, geometry.blocks, geometry.blocks_per_shard, geometry.rows, geometry.columns)
-        possible = min(sides) >= 1 and max(sides) <= MAX_SIDE and geometry.blocks % geometry.blocks_per_shard == 0
-        if not possible or geometry.matrices * geometry.rows * geometry.columns > MAX_SHARD_NUMBERS:
-            raise ContainerError(f"The geometry in {name} is not one of a cache.")
-        if index.codec not in CODECS:
-            raise ContainerError(f"{name} was encoded with {index.codec!r}; this program has {', '.join(CODECS)}.")
-        try:
-            new_codec(index.codec, index.options)
-        except (msgspec.ValidationError, ValueError) as error:
-            raise ContainerError(f"{name} has options that {index.codec} does not have: {error}.") from error
         if len(index.segment_bytes) != len(index.segment_crc32):
             raise ContainerError(f"The index of {name} does not have a checksum for each segment.")
         if any(size < 0 for size in index.segment_bytes) or start + sum(index.segment_bytes) != self._bytes.size:
             raise ContainerError(f"The segments of {name} do not fill the file exactly.")
-        if len(index.ladder_of) != geometry.shards:
-            raise ContainerError(f"{name} holds {len(index.ladder_of)} shards, which does not fit its geometry.")
-        if not all(0 <= ladder < len(index.ladders) for ladder in index.ladder_of):
-            raise ContainerError(f"{name} names a ladder that it does not have.")
-        for number, ladder in enumerate(index.ladders):
-            fault = _fault(ladder, index.segment_bytes)
-            if fault:
-                raise ContainerError(f"Ladder {number} of {name} {fault}.")
+        fault = offer_fault(
+            name, geometry, index.codec, index.options, index.segment_bytes, index.ladders, index.ladder_of
+        )
+        if fault:
+            raise ContainerError(fault)
+
+    def hold(self) -> None:
+        """Bring all of an object or a file behind HTTP here at once, so that later reads need no network."""
+        if isinstance(self._bytes, _Object):
+            self._bytes = _Held(self._bytes.read(0, self._bytes.size))
 
     def read_segment(self, segment: int) -> bytes:
         """The bytes of one segment. Raises ContainerError if they are damaged."""
@@ -233,23 +236,3 @@ class Container:
 
     def close(self) -> None:
         self._bytes.close()
-
-
-def _fault(ladder: Ladder, segment_bytes: Sequence[int]) -> str | None:
-    """What is wrong with a ladder, as the end of a sentence."""
-    order, rungs = ladder.order, ladder.rungs
-    if not all(0 <= segment < len(segment_bytes) for segment in order):
-        return "names a segment that there is not"
-    if len(set(order)) != len(order):
-        return "names a segment twice"
-    if not rungs or any(not 0 <= rung.start < rung.stop <= len(order) for rung in rungs):
-        return "has rungs that do not fit it"
-    reached = list(itertools.accumulate((segment_bytes[segment] for segment in order), initial=0))
-    if any(rung.size_bytes != reached[rung.stop] - reached[rung.start] for rung in rungs):
-        return "has a rung whose size is not that of its segments"
-    if any(not 0 <= rung.distortion < math.inf for rung in rungs):
-        return "has a rung whose distortion is no share"
-    steps = itertools.pairwise(rungs)
-    if not all(coarse.size_bytes < fine.size_bytes and coarse.distortion > fine.distortion for coarse, fine in steps):
-        return "has rungs that do not grow and improve"
-    return None

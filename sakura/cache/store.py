@@ -56,6 +56,7 @@ class CacheStore:
                 if container is None:
                     self._build(template, codec, progress)
                     container = Container(url)
+                    container.hold()
                 self._open[url] = container
             return self._open[url]
 
@@ -101,6 +102,7 @@ class CacheStore:
         """The container there if it is whole and of this template and model; otherwise it is to be rebuilt."""
         try:
             container = Container(url)
+            container.hold()
             container.read_all()
         except (FileNotFoundError, ContainerError):
             return None

@@ -14,6 +14,8 @@ T = TypeVar("T")
 
 VERSION = 2
 PIECE_BYTES = 16 * 1024
+SEGMENT_HEADER_BYTES = 11  # at most, of id, size and CRC-32 of a segment in a shard's header
+SHARD_HEADER_BYTES = 100  # at most, of the rest of the messages that carry a shard up to a piece
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MAX_TRACE_ROWS = 100_000
 

@@ -10,10 +10,11 @@ import numpy as np
 from sakura.backbone.editor import Editor
 from sakura.backbone.inputs import Request
 from sakura.cloud.client import CloudClient
-from sakura.cloud.protocol import Description
+from sakura.cloud.protocol import SEGMENT_HEADER_BYTES, SHARD_HEADER_BYTES, Description
 from sakura.cloud.source import NoSource, ShardDamagedError, ShardSource, SourceLostError
 from sakura.codec import new_codec
 from sakura.codec.interface import CacheGeometry
+from sakura.codec.offers import offer_fault
 from sakura.control.controllers import BudgetController, Controller, DeadlineController
 from sakura.control.estimators import DiscountedEstimator, Estimator
 from sakura.errors import UserError
@@ -139,11 +140,16 @@ class Device:
         if (geometry.steps, geometry.blocks, geometry.rows, geometry.columns) != expected:
             raise UserError(f"The cache of {assets.template_id!r} has a shape that this device's model cannot use.")
         for codec in CODEC_OF_SYSTEM.values():
-            offer = description.codecs.get(codec)
-            if offer is None or len(offer.ladder_of) != geometry.shards:
-                raise UserError(
-                    f"The cloud offers no complete {codec} cache of {assets.template_id!r}; build it again."
+            name, offer = f"the {codec} cache of {assets.template_id!r}", description.codecs.get(codec)
+            fault = (
+                "it has none."
+                if offer is None
+                else offer_fault(
+                    name, geometry, codec, offer.options, offer.segment_bytes, offer.ladders, offer.ladder_of
                 )
+            )
+            if fault:
+                raise UserError(f"The cloud does not offer {name} as it should; build it again ({fault.rstrip('.')}).")
 
     async def _measure(self, assets: TemplateAssets, geometry: CacheGeometry) -> Profile:
         """Time one step with an empty cache and one without; the first pass of each only warms up."""
@@ -256,7 +262,9 @@ class Device:
             source = NoSource(str(error))
         controller: Controller = DeadlineController()
         if job.rate_budget_bytes is not None and job.system == "sakura":
-            controller = BudgetController(offer.ladders, offer.ladder_of, offer.segment_bytes, job.rate_budget_bytes)
+            sent_bytes = [size_bytes + SEGMENT_HEADER_BYTES for size_bytes in offer.segment_bytes]
+            left_bytes = job.rate_budget_bytes - SHARD_HEADER_BYTES * prepared.geometry.shards
+            controller = BudgetController(offer.ladders, offer.ladder_of, sent_bytes, left_bytes)
         try:
             pipeline = Pipeline(
                 geometry=prepared.geometry,
