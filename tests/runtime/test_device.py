@@ -388,9 +388,10 @@ def test_bytes_to_spend_are_kept(editor: Editor, store: CacheStore, shipped: Tem
             wanted: list[int] = []
             for budget_bytes in (50_000, 100_000, 150_000):
                 job = dataclasses.replace(job_for(template), rate_budget_bytes=budget_bytes)
-                outcome, events = await run(device, url_of(cloud), job)
+                _, events = await run(device, url_of(cloud), job)
                 wanted.append(sum(event.wanted_bytes for event in chosen(events, RepresentationChosen)))
-                assert 0.75 * budget_bytes < wanted[-1] < outcome.received_bytes <= budget_bytes
+                (finished,) = chosen(events, RunFinished)
+                assert 0.75 * budget_bytes < wanted[-1] < finished.received_bytes <= budget_bytes
             assert wanted == sorted(wanted)
 
     asyncio.run(main())
