@@ -70,9 +70,17 @@ def _trace(name: str, column: str | None = None) -> "Trace":
 
 def _write_json(path: Path | None, value: object) -> None:
     text = json.dumps(value, indent=1)
-    if path:
-        path.write_text(text + "\n")
     typer.echo(text)
+    if path:
+        _write(path, text + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    """Raises UserError where it cannot be written."""
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}); choose another file.") from error
 
 
 @app.command()
@@ -319,6 +327,8 @@ def reproduce(
         module = figure_module(figure)
         for folder in filter(None, (out, json_file and json_file.parent)):
             make_folder(folder)
+        if json_file and json_file.is_dir():
+            raise UserError(f"{json_file} is a folder; give the name of a file.")
         import torch
 
         from sakura.backbone.editor import Editor
@@ -335,14 +345,13 @@ def reproduce(
 
             store = CacheStore(cache_folder(), editor)
             measured = module.run(store, TemplateLibrary(SHIPPED_TEMPLATES), scope, progress)
-        if json_file:
-            json_file.write_text(as_json(measured, scope, editor.fingerprint))
-        written = write_files(measured, out) if out else []
         typer.echo(module.summary(measured).to_string(index=False))
         for claim in measured.claims:
             stated = "" if claim.paper is None else f" (paper: {claim.paper})"
             typer.echo(f"\n{'yes' if claim.holds else 'NO '}  {claim.claim}{stated}\n     {claim.ours}")
-        for path in written:
+        if json_file:
+            _write(json_file, as_json(measured, scope, editor.fingerprint))
+        for path in write_files(measured, out) if out else []:
             typer.echo(f"Wrote {path}", err=True)
 
 

@@ -40,6 +40,8 @@ def print_run(studio: Studio, request: EditRequest, out: Path, events_file: Path
         if isinstance(event, RunFinished):
             out.write_bytes(event.picture_png)
             typer.echo(f"Wrote {out}")
+            if request.rate_budget_bytes is not None and event.received_bytes > request.rate_budget_bytes:
+                typer.echo(f"The smallest that works for this template was {event.received_bytes:,} bytes.")
     if events_file:
         events_file.write_bytes(events_to_json(events) + b"\n")
     for event in events:

@@ -42,7 +42,8 @@ LAB = Template("""
       <dt data-tip="The share of the importance-weighted energy that the setting loses.">Energy lost</dt>
       <dd data-part="lost"></dd></dl>
   </div>
-  <a class="btn primary lab-go" data-part="go">Edit with this setting</a>
+  <a class="btn primary lab-go" data-part="go"
+    data-tip="The edit spends so many bytes of the stored cache, which has q = 0.75.">Edit with these bytes</a>
   <dialog class="lab-choice" data-part="choice" aria-labelledby="lab-choice-title">
     <header><h2 id="lab-choice-title">Choose a template</h2><button type="button" class="btn small"
       data-part="choice-close">Close</button></header><div data-part="choices"></div></dialog>

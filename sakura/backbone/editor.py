@@ -19,6 +19,7 @@ from sakura.backbone.nano import NanoFlux2, load_model
 from sakura.backbone.sampling import add_noise, euler_step, schedule
 from sakura.backbone.tokens import TokenLayout, patches_to_pictures, pictures_to_patches
 from sakura.codec.interface import TokenPlaces
+from sakura.errors import UserError
 
 TEMPLATE_NOISE_SEED = 0
 SENSITIVITY_FILE = "sensitivity.json"
@@ -40,7 +41,9 @@ class Editor:
 
     @classmethod
     def load(cls, folder: Path) -> "Editor":
-        """Read a checkpoint; its fingerprint is a digest of config and weights."""
+        """Read a checkpoint, whose fingerprint is a digest of config and weights. Raises UserError without one."""
+        if not (folder / "config.json").is_file() or not (folder / "model.safetensors").is_file():
+            raise UserError(f"There is no checkpoint in {folder}; it needs config.json and model.safetensors.")
         digest = hashlib.sha256()
         for name in ("config.json", "model.safetensors"):
             digest.update((folder / name).read_bytes())

@@ -5,7 +5,7 @@ FORMAT.md beside this module describes it byte by byte.
 
 import contextlib
 import itertools
-import mmap
+import os
 import struct
 import tempfile
 import zlib
@@ -97,20 +97,20 @@ class _ByteRanges(Protocol):
     def close(self) -> None: ...
 
 
-class _MappedFile:
-    """A local file in memory."""
+class _LocalFile:
+    """A local file. It is not mapped: a mapped file that someone cuts short takes the process with it."""
 
     def __init__(self, path: str) -> None:
-        self.size = Path(path).stat().st_size
-        with Path(path).open("rb") as file:
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else None
+        self._descriptor = os.open(path, os.O_RDONLY)
+        self.size = os.fstat(self._descriptor).st_size
 
     def read(self, start: int, end: int) -> bytes:
-        return self._map[start:end] if self._map else b""
+        return os.pread(self._descriptor, end - start, start)
 
     def close(self) -> None:
-        if self._map:
-            self._map.close()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
 
 
 class _Object:
@@ -157,7 +157,7 @@ class Container:
         filesystem, path = url_to_fs(str(url))
         self.name = path.rsplit("/", 1)[-1]
         local = "file" in filesystem.protocol
-        self._bytes: _ByteRanges = _MappedFile(path) if local else _Object(filesystem, path)
+        self._bytes: _ByteRanges = _LocalFile(path) if local else _Object(filesystem, path)
         try:
             self.index, start = self._read_index()
             self._check(start)

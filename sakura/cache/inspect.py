@@ -163,7 +163,12 @@ def describe(summary: Summary) -> str:
         for rung in ladder.rungs:
             bits = f"{rung.left_bits}+{rung.right_bits}"
             lines.append(f"  {rung.rank:6} {bits:>7} {rung.segments:9} {rung.size_bytes:12,} {rung.distortion:11.5f}")
-    return "\n".join(lines)
+    return "\n".join(map(_plain, lines))
+
+
+def _plain(line: str) -> str:
+    """A line without anything that a terminal would obey."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in line)
 
 
 def _checksums(summary: Summary) -> str:

@@ -1,9 +1,10 @@
 """Where caches are kept, by what they are made of; what is missing is captured and encoded once."""
 
+import contextlib
 import hashlib
 import io
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from sakura.backbone.editor import Editor, capture
 from sakura.cache.container import VERSION, Container, ContainerError, pack_container, write_file
 from sakura.codec import new_codec, options_of
 from sakura.codec.interface import CacheArrays, CacheGeometry, Codec
+from sakura.errors import UserError
 from sakura.templates import TemplateAssets
 
 BLOCKS_PER_SHARD = 2
@@ -50,7 +52,7 @@ class CacheStore:
         """The template's container, which is built if it is missing. Blocks."""
         codec = new_codec(codec_name)
         url = self.url(template, codec)
-        with self._building:
+        with self._building, self._usable():
             if url not in self._open:
                 container = self._read(url, template)
                 if container is None:
@@ -70,7 +72,7 @@ class CacheStore:
 
     def importance(self, template: TemplateAssets) -> np.ndarray:
         """Importance of each captured request: float32 (requests, steps, blocks, reusable). Blocks like ``get``."""
-        with self._building:
+        with self._building, self._usable():
             known = self._read_importance(template)
             if known is None:
                 self._capture(template)
@@ -88,15 +90,30 @@ class CacheStore:
         places = self.editor.places(template.for_editor())
         return geometry, CacheArrays(kv, importance.mean(0), self.editor.sensitivity, places)
 
+    @contextlib.contextmanager
+    def _usable(self) -> Iterator[None]:
+        """Turn what a full or unreadable store raises into a UserError."""
+        try:
+            yield
+        except OSError as error:
+            raise UserError(
+                f"Caches cannot be kept in {self.folder} ({error.strerror or error}); "
+                "make room there, or set SAKURA_HOME to another folder."
+            ) from error
+
     def _importance_url(self, template: TemplateAssets) -> str:
         return self.url(template, new_codec("uncompressed")).removesuffix(".sakura") + ".importance.npy"
 
     def _read_importance(self, template: TemplateAssets) -> np.ndarray | None:
         filesystem, path = url_to_fs(self._importance_url(template))
         try:
-            return np.load(io.BytesIO(filesystem.cat_file(path)), allow_pickle=False)
+            scores = np.load(io.BytesIO(filesystem.cat_file(path)), allow_pickle=False)
         except (OSError, ValueError, EOFError):  # missing, or damaged on disk
             return None
+        tokens = len(self.editor.layout(template.for_editor()).reusable)
+        expected = (len(template.typical_requests()), self.editor.steps, self.editor.blocks, tokens)
+        whole = scores.shape == expected and scores.dtype == np.float32 and np.isfinite(scores).all()
+        return scores if whole and scores.min() >= 0 else None
 
     def _read(self, url: str, template: TemplateAssets) -> Container | None:
         """The container there if it is whole and of this template and model; otherwise it is to be rebuilt."""

@@ -203,13 +203,7 @@ class CloudServer:
         def report(done: float) -> None:
             loop.call_soon_threadsafe(progress, done)
 
-        try:
-            return await loop.run_in_executor(self._builder, self.store.get, template, codec, report)
-        except OSError as error:
-            raise UserError(
-                f"The cloud cannot keep caches in {self.store.folder} ({error.strerror}); "
-                "make room there, or set SAKURA_HOME to another folder."
-            ) from error
+        return await loop.run_in_executor(self._builder, self.store.get, template, codec, report)
 
     async def importance(self, template_id: str) -> np.ndarray:
         """Importance of the template's tokens, float32 (requests, steps, blocks, tokens). Raises UserError."""

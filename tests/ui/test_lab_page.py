@@ -104,7 +104,7 @@ def test_charts_fill_and_can_be_saved(page: Page, demo_url: str) -> None:
 def test_edit_with_this_setting_spends_these_bytes(page: Page, demo_url: str) -> None:
     open_lab(page, demo_url, "?template=face-hills&rank=32")
     settled(page)
-    page.get_by_role("link", name="Edit with this setting").click()
+    page.get_by_role("link", name="Edit with these bytes").click()
     expect(page.get_by_role("radio", name="Red hair before hills")).to_be_checked()
     amount = re.search(r"budget_kb=([\d.]+)", page.url)
     assert amount
@@ -153,7 +153,7 @@ def test_the_lab_fits_a_phone(page: Page, demo_url: str) -> None:
     open_lab(page, demo_url)
     settled(page)
     assert no_sideways_scroll(page)
-    expect(page.get_by_role("link", name="Edit with this setting")).to_be_in_viewport()
+    expect(page.get_by_role("link", name="Edit with these bytes")).to_be_in_viewport()
 
 
 class TestQuestions:

@@ -98,6 +98,10 @@
     async function tryIt(sentence = "") {
       remember();
       say(sentence);
+      // What is shown is of the choice before: dimmed, and not to be edited with.
+      document.documentElement.dataset.lab = "measuring";
+      $("go").removeAttribute("href");
+      $("go").setAttribute("aria-disabled", "true");
       const [asked, request] = [[...view.setting], view.request];
       $("status").textContent = "measuring";
       const answer = await patiently("edit", () => server.lab_try([page, view.template.id, asked, request]), (status) => {
@@ -107,6 +111,7 @@
       $("status").textContent = "";
       if (answer.error) return say(answer.error);
       showBytes(answer);
+      delete document.documentElement.dataset.lab;
       view.mine = { bytes: answer.bytes, db: answer.edit?.chart_db ?? null, q: asked[0], rank: asked[1], left: asked[2], right: asked[3] };
       const shown = await showEdit(answer.edit);
       if (shown) follow();
