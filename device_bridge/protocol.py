@@ -4,8 +4,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from sakura.codec.interface import CacheGeometry
 from sakura.cloud.protocol import decode_bounded
+from sakura.codec.interface import CacheGeometry
 from sakura.events import AnyEvent, System
 
 VERSION = 1
