@@ -12,7 +12,7 @@ SLACK_SHARE = 0.25
 # hide a transfer, a little waiting spares the picture much.
 WORTH_SENDING = 0.1
 WORTH_SHARDS = 3
-ENOUGH = 0.008  # a shard that loses no more than this differs in nothing that one could see
+ENOUGH = 0.015  # a shard that loses no more than this differs in nothing that one could see
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Situation:
     slack_s: float
     shard_s: float
     predicted_mbps: float
+    measured: bool = True  # whether this edit has measured its network yet
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +68,8 @@ class DeadlineController:
         fitting = [rung for rung in useful if rung.size_bytes <= budget_bytes]
         if not fitting or fitting[-1].size_bytes < smallest.size_bytes:
             return Choice(smallest, budget_bytes, "late already, so a small one")
+        if fitting[-1].size_bytes == 0 and fitting[-1] is not useful[-1] and not situation.measured:
+            return Choice(useful[len(fitting)], budget_bytes, "the next finer one, to learn how fast the network is")
         if fitting[-1].size_bytes == 0:
             return Choice(fitting[-1], budget_bytes, "what earlier steps brought serves this one too")
         reason = "as fine as is of use" if fitting[-1] is useful[-1] else "the finest that arrives in time"

@@ -179,6 +179,7 @@ class Pipeline:
             slack_s=self._slack_s(shard, predicted),
             shard_s=self.shard_s,
             predicted_mbps=predicted,
+            measured=self._measured,
         )
         choice = self.controller.choose(situation)
         segments = [s for s in self.ladders[shard].segments(choice.rung) if s not in self._requested]
