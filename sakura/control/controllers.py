@@ -12,7 +12,7 @@ SLACK_SHARE = 0.25
 # hide a transfer, a little waiting spares the picture much.
 WORTH_SENDING = 0.1
 WORTH_SHARDS = 3
-ENOUGH = 0.015  # a shard that loses no more than this differs in nothing that one could see
+ENOUGH = 0.03  # a shard that loses no more than this differs in nothing that one could see
 
 
 @dataclasses.dataclass(frozen=True)
