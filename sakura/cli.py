@@ -256,7 +256,7 @@ def inspect_cache(
 
         summary = summarise(open_container(cache))
         if json_file:
-            json_file.write_text(json.dumps(dataclasses.asdict(summary), indent=1) + "\n")
+            _write(json_file, json.dumps(dataclasses.asdict(summary), indent=1) + "\n")
         typer.echo(describe(summary))
         if summary.damaged_segments:
             raise UserError(f"{summary.name} is damaged; build or copy the cache again.")
@@ -305,7 +305,7 @@ def bench_edit(
         rows = [dataclasses.asdict(row) for row in measured]
         summary = {**summarise(measured, rtt_ms / 1000), "trace": chosen.name}
         if json_file:
-            json_file.write_text(json.dumps({**summary, "rows": rows}, indent=1) + "\n")
+            _write(json_file, json.dumps({**summary, "rows": rows}, indent=1) + "\n")
         typer.echo(json.dumps(summary, indent=1))
 
 

@@ -163,13 +163,19 @@ def edit_on_device(editor: Editor, template: Template, request: Request) -> np.n
 def edit_with_cache(editor: Editor, template: Template, request: Request, kv: np.ndarray) -> np.ndarray:
     """The edit with a cache that is all there: ``kv`` float32 (steps, blocks, 2, reusable, columns)."""
     state = editor.start(template, request)
-    heads = torch.from_numpy(kv).unflatten(-1, (editor.runner.heads, -1))
+    run_with_cache(state, torch.from_numpy(kv))
+    return state.picture()
+
+
+def run_with_cache(state: EditState, kv: torch.Tensor) -> None:
+    """Run all steps of an edit with a cache that is all there: ``kv`` (steps, blocks, 2, reusable, columns)."""
+    editor = state.editor
+    heads = kv.unflatten(-1, (editor.runner.heads, -1))
     for step in range(editor.steps):
         state.begin_active(step)
         blocks = {block: (heads[step, block, 0][None], heads[step, block, 1][None]) for block in range(editor.blocks)}
         state.run_blocks(0, editor.blocks, Inject(blocks))
         state.end_step()
-    return state.picture()
 
 
 @dataclasses.dataclass(frozen=True)

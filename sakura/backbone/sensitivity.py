@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from sakura.backbone.attention import Inject
-from sakura.backbone.editor import SENSITIVITY_FILE, CapturedCache, Editor, EditState
+from sakura.backbone.editor import SENSITIVITY_FILE, CapturedCache, Editor, EditState, run_with_cache
 from sakura.backbone.inputs import Request, Template
 
 
@@ -17,19 +16,11 @@ def sensitivity_of(editor: Editor, template: Template, requests: list[Request], 
     Each request gives one random projection of the picture's masked tokens (Hutchinson's estimator of the squared
     Jacobian); steps and tokens are averaged over. Scaled to a mean of 1.
     """
-    heads = editor.runner.heads
     squares = np.zeros((editor.blocks, 2))
     for number, request in enumerate(requests):
         state = EditState(editor, template, request, gradients=True)
         kv = torch.from_numpy(cache.kv).clone().requires_grad_(True)
-        split = kv.unflatten(-1, (heads, -1))
-        for step in range(editor.steps):
-            state.begin_active(step)
-            injected = {
-                block: (split[step, block, 0][None], split[step, block, 1][None]) for block in range(editor.blocks)
-            }
-            state.run_blocks(0, editor.blocks, Inject(injected))
-            state.end_step()
+        run_with_cache(state, kv)
         probe = torch.randn(state.predicted.shape, generator=torch.Generator().manual_seed(number))
         (gradient,) = torch.autograd.grad((state.predicted * probe).sum(), kv)
         squares += gradient.square().mean((0, 3, 4)).double().numpy()

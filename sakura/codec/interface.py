@@ -77,6 +77,12 @@ class CacheArrays:
     sensitivity: np.ndarray
     places: TokenPlaces
 
+    def shard(self, geometry: CacheGeometry, shard: int) -> tuple[np.ndarray, np.ndarray]:
+        """K and V of a shard, (matrices, rows, columns), and importance in each of its blocks, (blocks, rows)."""
+        step, blocks = geometry.step_of(shard), geometry.blocks_of(shard)
+        kv = self.kv[step, blocks.start : blocks.stop].reshape(-1, geometry.rows, geometry.columns)
+        return kv, self.importance[step, blocks.start : blocks.stop]
+
 
 class Representation(msgspec.Struct, frozen=True, array_like=True):
     """How finely a shard is sent: components kept, and bits kept of each factor (or of each number).

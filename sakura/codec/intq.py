@@ -58,15 +58,13 @@ class IntqCodec(msgspec.Struct, frozen=True, kw_only=True):
         segments: list[bytes] = []
         ladders = []
         for shard in range(geometry.shards):
-            step, blocks = geometry.step_of(shard), geometry.blocks_of(shard)
-            exact = arrays.kv[step, blocks.start : blocks.stop].reshape(-1, geometry.rows, geometry.columns)
-            importance = arrays.importance[step, blocks.start : blocks.stop].repeat(2, axis=0)
+            exact, importance = arrays.shard(geometry, shard)
             rungs, first = [], len(segments)
             for index, layout in enumerate(layouts):
                 segment = layout.encode(exact)
                 rebuilt = layout.decode(segment)
                 segments.append(segment)
-                lost = weighted_distortion(exact, rebuilt, importance)
+                lost = weighted_distortion(exact, rebuilt, importance.repeat(2, axis=0))
                 rungs.append(Rung(Representation(0, layout.width, layout.width), index, index + 1, len(segment), lost))
             ladders.append(Ladder(list(range(first, len(segments))), worthwhile(rungs)))
         return EncodedCache(segments, ladders, list(range(geometry.shards)))

@@ -59,9 +59,7 @@ class LowRankCodec(msgspec.Struct, frozen=True, kw_only=True):
         segments: list[bytes] = []
         ladders = []
         for shard in range(geometry.shards):
-            step, blocks = geometry.step_of(shard), geometry.blocks_of(shard)
-            exact = arrays.kv[step, blocks.start : blocks.stop].reshape(-1, geometry.rows, geometry.columns)
-            importance = arrays.importance[step, blocks.start : blocks.stop]
+            exact, importance = arrays.shard(geometry, shard)
             stored = self._encode_shard(geometry, exact, row_scales(importance.mean(0), self.q, self.floor), factors)
             rungs = []
             for index, (kind, segment) in enumerate(zip(self.representations(geometry), stored, strict=True)):

@@ -6,6 +6,7 @@ returns an awaitable, so the pipeline can queue work ahead and no stage waits fo
 
 import asyncio
 import dataclasses
+import functools
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ import torch
 from sakura.backbone.attention import BlockKv, Inject, Plain
 from sakura.backbone.editor import Editor, EditState
 from sakura.backbone.inputs import Request, Template
-from sakura.codec.interface import CacheGeometry, Codec
+from sakura.codec.interface import CacheGeometry, Codec, Decoder
 
 ShardKv = dict[int, BlockKv]
 
@@ -78,16 +79,22 @@ class TorchEngineRun:
         self, engine: TorchEngine, template: Template, request: Request, geometry: CacheGeometry, codec: Codec
     ) -> None:
         self.engine, self.geometry = engine, geometry
-        self.decoder = codec.decoder(geometry, engine.editor.places(template))
+        self._make_decoder: Callable[[], Decoder] = lambda: codec.decoder(geometry, engine.editor.places(template))
         self.loop = asyncio.get_running_loop()
         self._state: EditState | None = None
         self._start: Callable[[], EditState] = lambda: engine.editor.start(template, request)
         self._prepared = self.loop.run_in_executor(engine.compute, self._prepare)
+        self.loop.run_in_executor(engine.helper, lambda: self.decoder)
 
     def _prepare(self) -> None:
         """Embed what is already there, so that it is done before the first shard arrives."""
         self._state = self._start()
         _ = self._state.rotary_active
+
+    @functools.cached_property
+    def decoder(self) -> Decoder:
+        """Made where it is used, while the first shard is on its way."""
+        return self._make_decoder()
 
     @property
     def state(self) -> EditState:
