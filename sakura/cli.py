@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sakura.cli_traces import traces_app
 from sakura.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(cache_app, name="cache")
 app.add_typer(model_app, name="model")
 app.add_typer(templates_app, name="templates")
+app.add_typer(traces_app, name="traces")
 
 
 @app.callback()
@@ -89,9 +91,10 @@ def edit(
     out: Annotated[Path, typer.Option(help="Where the picture goes (PNG).")],
     reference: Annotated[Path | None, typer.Option(help="Reference picture (face swap, try-on).")] = None,
     prompt: Annotated[str, typer.Option(help="Instruction, for instruction templates.")] = "",
-    system: Annotated[str, typer.Option(help="sakura, full_cache or on_device.")] = "sakura",
+    system: Annotated[str, typer.Option(help="sakura, intq, cachegen, full_cache or on_device.")] = "sakura",
     trace: Annotated[str, typer.Option(help="Trace id, a number of Mbit/s, or a file.")] = "5g-static",
     column: Annotated[str | None, typer.Option(help="Column of the trace file, where it has several.")] = None,
+    controller: Annotated[str, typer.Option(help="Controller; the system's own if absent.")] = "",
     rate_budget: Annotated[int | None, typer.Option("--bytes", help="Bytes to spend; automatic if absent.")] = None,
     rtt_ms: Annotated[float, typer.Option(min=0, max=5000, help="Round trip of the emulated link.")] = 20,
     offset_s: Annotated[float, typer.Option(min=0, help="Where on the trace to start.")] = 0,
@@ -100,14 +103,14 @@ def edit(
 ) -> None:
     """Edit a template: the same cloud, link and device as on the page, started for this one edit."""
     with _sentences():
-        from sakura.events import SYSTEMS
+        from sakura.events import RACE_SYSTEMS
         from sakura.pictures import read_picture
         from sakura.report import print_run
         from sakura.studio import EditRequest
 
-        chosen = next((known for known in SYSTEMS if known == system.replace("-", "_")), None)
+        chosen = next((known for known in RACE_SYSTEMS if known == system.replace("-", "_")), None)
         if chosen is None:
-            raise UserError(f"There is no system {system!r}; use {', '.join(SYSTEMS)}.")
+            raise UserError(f"There is no system {system!r}; use {', '.join(RACE_SYSTEMS)}.")
         picture = None
         if reference:
             if not reference.exists():
@@ -122,6 +125,7 @@ def edit(
             trace=_trace(trace, column),
             reference=picture,
             prompt=prompt,
+            controller=controller,
             rate_budget_bytes=rate_budget,
             rtt_s=rtt_ms / 1000,
             trace_offset_s=offset_s,

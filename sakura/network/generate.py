@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from sakura.network.library import TRACES_FOLDER
+
 Series = NDArray[np.float64]
 
 _NOISE_FREEDOM = 4.0
@@ -242,9 +244,8 @@ def write_trace(path: Path, rates_mbps: Series) -> None:
 
 def main() -> None:
     """Write every shipped trace anew; the result is the same each time."""
-    folder = Path(__file__).parents[2] / "data" / "traces"
     for trace_id, kind in KINDS.items():
-        write_trace(folder / f"{trace_id}.csv", generate_rates_mbps(kind, SHIPPED_S, SHIPPED_SEEDS[trace_id]))
+        write_trace(TRACES_FOLDER / f"{trace_id}.csv", generate_rates_mbps(kind, SHIPPED_S, SHIPPED_SEEDS[trace_id]))
 
 
 if __name__ == "__main__":

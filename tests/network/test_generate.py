@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sakura.network import generate
 from sakura.network.generate import KINDS, SHIPPED_S, SHIPPED_SEEDS, generate_rates_mbps, write_trace
 from sakura.network.library import TITLES, TRACES_FOLDER
 from sakura.network.statistics import TraceStatistics, trace_statistics
@@ -59,12 +60,32 @@ def test_rates_are_finite_and_depend_on_the_seed_alone(trace_id: str) -> None:
 
 
 @pytest.mark.parametrize("trace_id", KINDS)
+def test_shipped_traces_are_near_measured_ones(trace_id: str) -> None:
+    """600 s hold few radio modes and outages, so the tolerances are wider than those of long traces."""
+    shipped = trace_statistics(np.loadtxt(TRACES_FOLDER / f"{trace_id}.csv")[:, 1])
+    target = MEASURED[trace_id]
+    assert shipped.mean_mbps == pytest.approx(target.mean_mbps, rel=0.1)
+    assert shipped.variation == pytest.approx(target.variation, rel=0.1)
+    assert shipped.p10_share == pytest.approx(target.p10_share, abs=0.025)
+    assert shipped.drop_chance == pytest.approx(target.drop_chance, rel=0.2)
+    assert shipped.low_share == pytest.approx(target.low_share, abs=0.025)
+    assert shipped.low_mean_s == pytest.approx(target.low_mean_s, rel=0.3)
+    np.testing.assert_allclose(shipped.autocorrelation[:1], target.autocorrelation[:1], atol=0.05)
+    np.testing.assert_allclose(shipped.autocorrelation[1:3], target.autocorrelation[1:3], atol=0.13)
+    # What is 30 s apart is hardly independent of anything in 600 s.
+    assert shipped.autocorrelation[3] == pytest.approx(target.autocorrelation[3], abs=0.35)
+
+
+@pytest.mark.parametrize("trace_id", KINDS)
 def test_shipped_files_are_what_the_generator_writes(trace_id: str, tmp_path: Path) -> None:
     write_trace(tmp_path / "new.csv", generate_rates_mbps(KINDS[trace_id], SHIPPED_S, SHIPPED_SEEDS[trace_id]))
-    new = np.loadtxt(tmp_path / "new.csv")
-    shipped = np.loadtxt(TRACES_FOLDER / f"{trace_id}.csv")
-    # The last printed digit may differ where another processor rounds the exponential another way.
-    np.testing.assert_allclose(new, shipped, atol=0.0011)
+    assert (tmp_path / "new.csv").read_bytes() == (TRACES_FOLDER / f"{trace_id}.csv").read_bytes()
+
+
+def test_the_program_writes_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generate, "TRACES_FOLDER", tmp_path)
+    generate.main()
+    assert {path.name for path in tmp_path.iterdir()} == {f"{trace_id}.csv" for trace_id in KINDS}
 
 
 def test_every_kind_has_a_title() -> None:

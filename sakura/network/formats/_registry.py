@@ -5,7 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sakura.errors import UserError
-from sakura.network.formats import five_gophers, ghent, lumos5g, mahimahi, second_bytes, time_mbps, ucc
+from sakura.network.formats import (
+    five_gophers,
+    ghent,
+    lumos5g,
+    mahimahi,
+    named_columns,
+    second_bytes,
+    time_mbps,
+    ucc,
+)
+from sakura.network.formats._refusals import why_chunks, why_no_trace
 from sakura.network.formats._text import TraceText, read_text
 from sakura.network.trace import Trace
 
@@ -19,14 +29,13 @@ class TraceFormat:
     """
 
     title: str
-    looks_like: str
     matches: Callable[[TraceText], bool]
     parse: Callable[[TraceText, str | None], Trace]
 
 
 FORMATS = tuple(
-    TraceFormat(module.TITLE, module.LOOKS_LIKE, module.matches, module.parse)
-    for module in (ucc, five_gophers, lumos5g, time_mbps, mahimahi, ghent, second_bytes)
+    TraceFormat(module.TITLE, module.matches, module.parse)
+    for module in (ucc, five_gophers, lumos5g, time_mbps, named_columns, mahimahi, ghent, second_bytes)
 )
 
 
@@ -37,11 +46,16 @@ def load_trace(source: Path | str | bytes, name: str, *, column: str | None = No
     ``ColumnNeededError``. Raises ``UserError`` for all else that cannot be read.
     """
     text = read_text(source, name)
+    if (why := why_chunks(text)) is not None:
+        raise UserError(why)
     for form in FORMATS:
         if form.matches(text):
             return form.parse(text, column)
-    readable = "; ".join(f"{form.title} ({form.looks_like})" for form in FORMATS)
+    if (why := why_no_trace(text)) is not None:
+        raise UserError(why)
+    line = text.lines[0]
+    readable = ", ".join(form.title for form in FORMATS if form.title != time_mbps.TITLE)
     raise UserError(
-        f"{name} is in no trace format known here (line {text.lines[0].number} reads {text.lines[0].text[:40]!r}): "
-        f"convert it to one of {readable}."
+        f"{name} is in no trace format known here (line {line.number} reads {line.text[:40]!r}): write a time in s, "
+        f"a tab and a rate in Mbit/s on each line, or choose a file of one of these: {readable}."
     )

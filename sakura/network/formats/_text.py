@@ -3,6 +3,7 @@
 import codecs
 import csv
 import re
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from sakura.network.trace import Trace, checked_trace
 
 MAX_FILE_BYTES = 20_000_000
 MAX_ROWS = 1_000_000
+MAX_LINE_CHARACTERS = 10_000
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+", re.ASCII)
@@ -23,6 +25,15 @@ _EPOCH_MILLISECONDS_FROM = 1e11
 """As seconds this lies beyond the year 5000, as milliseconds in 1973."""
 
 _TIMES_BELOW = 1e14
+
+_COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"PK\x03\x04": "zip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+}
+"""Compressed files by their first bytes."""
 
 
 class Line(NamedTuple):
@@ -53,18 +64,32 @@ class ColumnNeededError(UserError):
         super().__init__(f"{name} {trouble}: choose one of {listed}.")
 
 
+def _read_bytes(path: Path, name: str) -> bytes:
+    """At most one byte more than is allowed. Raises ``UserError`` for what is no file, or cannot be read."""
+    try:
+        # Opening a pipe would wait for somebody who writes into it.
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise UserError(f"{name} is a folder: choose a trace file in it.")
+        if not stat.S_ISREG(mode):
+            raise UserError(f"{name} is a pipe or a device: save its content as a file and choose that.")
+        with path.open("rb") as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError as error:
+        raise UserError(f"There is no file {name}: check the path.") from error
+    except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{name} cannot be read ({reason}): check the path.") from error
+
+
 def read_text(source: Path | str | bytes, name: str) -> TraceText:
-    """The lines of a file (a path or its bytes), or a ``UserError``: missing, too large, empty, or no text."""
-    if isinstance(source, bytes):
-        data = source
-    else:
-        try:
-            with Path(source).open("rb") as file:
-                data = file.read(MAX_FILE_BYTES + 1)
-        except OSError as error:
-            raise UserError(f"{name} cannot be read ({error.strerror}): check the path.") from error
+    """The lines of a file (a path or its bytes), or a ``UserError``: missing, too large, empty, compressed, no text."""
+    data = source if isinstance(source, bytes) else _read_bytes(Path(source), name)
     if len(data) > MAX_FILE_BYTES:
         raise UserError(f"{name} is larger than {MAX_FILE_BYTES // 10**6} MB: cut it to the part that you need.")
+    packed = next((kind for start, kind in _COMPRESSED.items() if data.startswith(start)), None)
+    if packed:
+        raise UserError(f"{name} is compressed ({packed}): unpack it and choose the trace file inside.")
     # PowerShell and old editors write UTF-16; its byte-order mark tells.
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
@@ -76,6 +101,11 @@ def read_text(source: Path | str | bytes, name: str) -> TraceText:
     rows = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
     if len(rows) > MAX_ROWS:
         raise UserError(f"{name} has more than {MAX_ROWS:,} lines: cut it to the part that you need.")
+    for number, row in enumerate(rows, 1):
+        if len(row) > MAX_LINE_CHARACTERS:
+            raise UserError(
+                f"{name}, line {number} has more than {MAX_LINE_CHARACTERS:,} characters: put each time on a line."
+            )
     numbered = enumerate(map(str.strip, rows), 1)
     lines = tuple(Line(number, row) for number, row in numbered if row and not row.startswith("#"))
     if not lines:
@@ -183,7 +213,8 @@ def trace_from_samples(
         )
     kept = np.append(np.diff(times) > 0, True)
     if not kept.all():
-        found.append(f"Lines with the time of the line after them: {np.count_nonzero(~kept)}; they are left out.")
+        dropped = np.count_nonzero(~kept)
+        found.append(f"Times that are given more than once: of these the last line counts, {dropped} are left out.")
     times, rates = times[kept], np.array(rates_mbps, dtype=np.float64)[kept]
     numbers = [line.number for line, keep in zip(lines, kept, strict=True) if keep]
     step_s = float(np.median(np.diff(times))) if len(times) > 1 else 1.0

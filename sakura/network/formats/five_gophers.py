@@ -4,7 +4,6 @@ from sakura.network.formats._text import ColumnNeededError, TraceText, header_of
 from sakura.network.trace import Trace
 
 TITLE = "5Gophers"
-LOOKS_LIKE = "a table with the columns seq_num and throughput_mbps"
 
 _RATE_SUFFIX = "throughput_mbps"
 

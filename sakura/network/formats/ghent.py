@@ -4,7 +4,6 @@ from sakura.network.formats._text import TraceText, is_number, to_number
 from sakura.network.trace import BYTES_PER_MEGABIT, Trace, checked_trace
 
 TITLE = "Ghent 4G"
-LOOKS_LIKE = "six numbers a line, separated by spaces"
 
 
 def matches(text: TraceText) -> bool:

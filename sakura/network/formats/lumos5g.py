@@ -4,7 +4,6 @@ from sakura.network.formats._text import ColumnNeededError, TraceText, header_of
 from sakura.network.trace import Trace
 
 TITLE = "Lumos5G"
-LOOKS_LIKE = "a table with the columns run_num, seq_num and Throughput"
 
 
 def matches(text: TraceText) -> bool:

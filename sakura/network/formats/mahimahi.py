@@ -9,7 +9,6 @@ from sakura.network.formats._text import TraceText
 from sakura.network.trace import BYTES_PER_MEGABIT, Trace, checked_trace
 
 TITLE = "Mahimahi"
-LOOKS_LIKE = "one whole number of milliseconds a line"
 PACKET_BYTES = 1500
 
 _MILLISECONDS = re.compile(r"\d{1,15}", re.ASCII)

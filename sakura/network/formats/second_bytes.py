@@ -5,7 +5,6 @@ from sakura.network.formats._text import TraceText, delimiter_of, is_number, spl
 from sakura.network.trace import BYTES_PER_MEGABIT, Trace
 
 TITLE = "second and bytes"
-LOOKS_LIKE = "'12,3167754' a line"
 
 _PLAUSIBLE_BYTES_FROM = 10_000
 """A file that never reaches this many bytes a second is more likely in Mbit/s."""
@@ -30,7 +29,7 @@ def parse(text: TraceText, column: str | None) -> Trace:
     if 0 < largest < _PLAUSIBLE_BYTES_FROM or any(size % 1 for size in sizes_bytes):
         raise UserError(
             f"{text.name} has a second column that does not look like bytes a second (at most {largest:g}): "
-            "if it is Mbit/s, put the header 'time,Mbps' above the first line."
+            f"if it is Mbit/s, put the header 'time{delimiter}Mbps' above the first line."
         )
     rates_mbps = [size / BYTES_PER_MEGABIT for size in sizes_bytes]
     return trace_from_samples(text, times_s, rates_mbps, text.lines, format=TITLE, unit="bytes/s")

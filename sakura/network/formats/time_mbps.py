@@ -15,10 +15,9 @@ from sakura.network.formats._text import (
 from sakura.network.trace import Trace
 
 TITLE = "time and Mbit/s"
-LOOKS_LIKE = "'12.0<tab>48.5' a line"
 
 _HEADER_TIME = re.compile(r"time|sec", re.IGNORECASE)
-_HEADER_RATE = re.compile(r"mbps|mbit", re.IGNORECASE)
+_HEADER_RATE = re.compile(r"(?i:mbit)|[Mm]bps|[Mm]b/s|MBPS")  # MBps would be bytes
 
 
 def _fields(line: Line, delimiter: str | None) -> list[str]:

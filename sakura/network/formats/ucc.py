@@ -6,10 +6,11 @@ from sakura.network.formats._text import TraceText, header_of, read_table, trace
 from sakura.network.trace import Trace
 
 TITLE = "UCC G-NetTrack"
-LOOKS_LIKE = "a table with the columns Timestamp and DL_bitrate"
 
 _MISSING = ("-", "")
-_RESTARTS_NOTE = "The download test of this set restarts about every 14 s; dips of 1 to 2 s may come from it."
+_RESTARTS_NOTE = (
+    "The download test of this set starts again every 14 s or so: its dips of 1 to 2 s are no outages of the network."
+)
 
 
 def matches(text: TraceText) -> bool:
