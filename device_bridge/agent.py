@@ -136,18 +136,21 @@ class _Session:
                     running.cancel()
 
     async def _prepare(self, message: Prepare) -> None:
-        template_id = message.template_id
+        template_id, codec = message.template_id, message.codec
         try:
             prepared = await self.device.prepare(
                 template_id,
                 message.cloud_url,
-                lambda done: self.outbox.put_nowait(Preparing(template_id, done)),
+                lambda done: self.outbox.put_nowait(Preparing(template_id, codec, done)),
+                codec,
             )
         except UserError as error:
-            self.outbox.put_nowait(NotPrepared(template_id, str(error)))
+            self.outbox.put_nowait(NotPrepared(template_id, codec, str(error)))
             return
         profile = prepared.profile
-        self.outbox.put_nowait(Prepared(template_id, prepared.geometry, profile.active_step_s, profile.full_step_s))
+        self.outbox.put_nowait(
+            Prepared(template_id, codec, prepared.geometry, profile.active_step_s, profile.full_step_s)
+        )
 
     async def _run(self, message: RunJob) -> None:
         began = time.perf_counter()
@@ -168,6 +171,7 @@ class _Session:
                 rate_budget_bytes=message.rate_budget_bytes,
                 link_id=message.link_id,
                 rtt_s=message.rtt_s,
+                controller=message.controller,
             )
             await self.device.run(job, message.cloud_url, emit)
         except UserError as error:

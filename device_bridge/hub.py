@@ -45,7 +45,7 @@ class ConnectedDevice:
         self.device_id, self.name, self.engine = device_id, hello.name, hello.engine
         self.connection = connection
         self.runs: dict[str, asyncio.Queue[AnyEvent]] = {}
-        self.preparing: dict[str, list[_Preparation]] = {}
+        self.preparing: dict[tuple[str, str], list[_Preparation]] = {}
 
     async def send(self, message: ToDevice) -> None:
         try:
@@ -109,15 +109,15 @@ class Hub:
         raise UserError(NO_DEVICE if device_id is None else "That device is not connected any more; choose another.")
 
     async def prepare(
-        self, device: ConnectedDevice, template_id: str, cloud_url: str, progress: Callable[[float], None]
+        self, device: ConnectedDevice, template_id: str, cloud_url: str, codec: str, progress: Callable[[float], None]
     ) -> Prepared:
-        """Have a device get ready for a template. Raises UserError."""
+        """Have a device get ready for a template whose cache is streamed with a codec. Raises UserError."""
         preparation = _Preparation(progress, asyncio.get_running_loop().create_future())
-        waiting = device.preparing.setdefault(template_id, [])
+        waiting = device.preparing.setdefault((template_id, codec), [])
         waiting.append(preparation)
         try:
             if len(waiting) == 1:
-                await device.send(Prepare(template_id, cloud_url))
+                await device.send(Prepare(template_id, cloud_url, codec))
             return await preparation.future
         finally:
             if preparation in waiting:
@@ -193,13 +193,13 @@ class Hub:
                     if not queue.full():
                         queue.put_nowait(event)
             case Preparing():
-                for preparation in device.preparing.get(message.template_id, []):
+                for preparation in device.preparing.get((message.template_id, message.codec), []):
                     preparation.progress(message.done)
             case Prepared():
-                for preparation in device.preparing.pop(message.template_id, []):
+                for preparation in device.preparing.pop((message.template_id, message.codec), []):
                     preparation.settle(message)
             case NotPrepared():
-                for preparation in device.preparing.pop(message.template_id, []):
+                for preparation in device.preparing.pop((message.template_id, message.codec), []):
                     preparation.settle(UserError(message.reason))
             case DeviceHello():
                 pass

@@ -8,7 +8,7 @@ from sakura.cloud.protocol import decode_bounded
 from sakura.codec.interface import CacheGeometry
 from sakura.events import AnyEvent, System
 
-VERSION = 1
+VERSION = 2
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 # A device that does not answer pings is gone within PING_INTERVAL_S + PING_TIMEOUT_S.
 PING_INTERVAL_S = 2.0
@@ -41,16 +41,18 @@ class Rejected(_Message, frozen=True, tag="rejected"):
 
 
 class Prepare(_Message, frozen=True, tag="prepare"):
-    """Get ready for edits of a template (its description, warm caches, a speed measurement)."""
+    """Get ready for edits of a template with a codec (its description, warm caches, a speed measurement)."""
 
     template_id: str
     cloud_url: str
+    codec: str
 
 
 class Preparing(_Message, frozen=True, tag="preparing"):
     """The cloud is building the template's cache; ``done`` from 0 to 1."""
 
     template_id: str
+    codec: str
     done: float
 
 
@@ -58,6 +60,7 @@ class Prepared(_Message, frozen=True, tag="prepared"):
     """The device is ready for a template, and takes this long a step with and without the cache."""
 
     template_id: str
+    codec: str
     geometry: CacheGeometry
     active_step_s: float
     full_step_s: float
@@ -67,6 +70,7 @@ class NotPrepared(_Message, frozen=True, tag="not_prepared"):
     """The device could not get ready, with a sentence why."""
 
     template_id: str
+    codec: str
     reason: str
 
 
@@ -83,6 +87,7 @@ class RunJob(_Message, frozen=True, tag="run_job"):
     rate_budget_bytes: int | None
     link_id: str | None
     rtt_s: float
+    controller: str
 
 
 class StopJob(_Message, frozen=True, tag="stop_job"):

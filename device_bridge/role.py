@@ -14,7 +14,7 @@ from sakura.backbone.editor import Editor
 from sakura.runtime.device import Device
 from sakura.settings import MODEL_FOLDER
 
-SWITCH_INTERVAL_S = 0.0005  # Python's default of 5 ms is as long as a whole shard takes to execute
+SWITCH_INTERVAL_S = 0.00005  # Python's default of 5 ms is as long as a whole shard takes to execute
 
 
 def run_device(

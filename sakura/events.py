@@ -11,10 +11,11 @@ from typing import Literal, TypeAlias
 import msgspec
 
 # "resident_cache" has the whole cache on the device already: the limit that streaming can reach, not a choice.
-System: TypeAlias = Literal["sakura", "full_cache", "on_device", "resident_cache"]
+System: TypeAlias = Literal["sakura", "intq", "cachegen", "full_cache", "on_device", "resident_cache"]
 Lane: TypeAlias = Literal["receive", "reconstruct", "execute"]
 
 SYSTEMS: tuple[System, ...] = ("sakura", "full_cache", "on_device")
+RACE_SYSTEMS: tuple[System, ...] = ("sakura", "intq", "cachegen", "full_cache", "on_device")
 
 
 class Event(msgspec.Struct, frozen=True, tag_field="kind", kw_only=True):
@@ -50,7 +51,11 @@ class BandwidthMeasured(Event, frozen=True, kw_only=True, tag="bandwidth_measure
 
 
 class RepresentationChosen(Event, frozen=True, kw_only=True, tag="representation_chosen"):
-    """The controller decided how finely shard ``shard`` is sent, and why."""
+    """The controller decided how finely shard ``shard`` is sent, or refined it for that and later steps, and why.
+
+    ``wanted_bytes`` are those that this asks for. ``slack_s`` is from the link being free for it until execution needs
+    it, reconstruction taken off.
+    """
 
     shard: int
     rank: int
@@ -59,13 +64,31 @@ class RepresentationChosen(Event, frozen=True, kw_only=True, tag="representation
     wanted_bytes: int
     budget_bytes: int
     predicted_mbps: float
+    slack_s: float
     reason: str
+
+
+class ShardUsed(Event, frozen=True, kw_only=True, tag="shard_used"):
+    """Shard ``shard`` is rebuilt from what has come: in this representation, losing the share ``distortion``.
+
+    ``slack_s`` is how long before its need that will be done; negative if execution has to wait. ``cut`` if less had
+    come by then than was chosen.
+    """
+
+    shard: int
+    rank: int
+    left_bits: int
+    right_bits: int
+    distortion: float
+    slack_s: float
+    cut: bool
 
 
 class LaneFinished(Event, frozen=True, kw_only=True, tag="lane_finished"):
     """A stage finished a shard that it began at ``started_s``.
 
-    On execute, ``on_device`` means that no cache was used for it.
+    On execute, ``on_device`` means that no cache was used for it. A shard may be received in several parts; ``cut``
+    means that the rest of a part was not waited for.
     """
 
     lane: Lane
@@ -91,10 +114,14 @@ class StepFinished(Event, frozen=True, kw_only=True, tag="step_finished"):
 
 
 class FellBack(Event, frozen=True, kw_only=True, tag="fell_back"):
-    """From shard ``shard`` on the device computes without the cache; ``reason`` is a sentence for people."""
+    """From shard ``shard`` on the device computes without the cache, until a later one is there in time.
+
+    ``reason`` is a sentence for people. ``planned`` if the device only made use of the time that the first bytes take.
+    """
 
     shard: int
     reason: str
+    planned: bool = False
 
 
 class RunFinished(Event, frozen=True, kw_only=True, tag="run_finished"):
@@ -138,6 +165,7 @@ AnyEvent: TypeAlias = (
     RunStarted
     | BandwidthMeasured
     | RepresentationChosen
+    | ShardUsed
     | LaneFinished
     | NetworkWait
     | StepFinished

@@ -24,6 +24,7 @@ from device_bridge.protocol import RunJob
 from sakura import prompts
 from sakura.backbone.config import NanoConfig
 from sakura.cloud.client import CloudClient, NoAnswerError
+from sakura.control import new_controller
 from sakura.errors import UserError
 from sakura.events import AnyEvent, QualityMeasured, RunFailed, RunFinished, System
 from sakura.lab.importance import on_grid
@@ -34,6 +35,7 @@ from sakura.pictures import fit_square, from_png, to_png
 from sakura.portraits.tasks import Subject, Task, render_truth
 from sakura.processes import Role, limit_threads
 from sakura.settings import SHIPPED_TEMPLATES, own_templates
+from sakura.systems import codec_of
 from sakura.templates import (
     ReferencePicture,
     TemplateAssets,
@@ -108,6 +110,7 @@ class EditRequest:
     trace_offset_s: float = 0.0
     seed: int = 0
     device_id: str | None = None
+    controller: str = ""  # of sakura.control; the system's own if empty
     measure: bool = True  # score the picture against the full-cache output afterwards
 
 
@@ -251,7 +254,9 @@ class Studio:
         self.library.get(template_id)
         self._preparing += 1
         try:
-            prepared = await self.hub.prepare(self.hub.device(device_id), template_id, self.cloud_url, progress)
+            prepared = await self.hub.prepare(
+                self.hub.device(device_id), template_id, self.cloud_url, codec_of(system), progress
+            )
         finally:
             self._preparing -= 1
         geometry, on_device = prepared.geometry, system == "on_device"
@@ -298,6 +303,8 @@ class Studio:
             # A photo of a phone has millions of pixels; what is kept of it is what people see again.
             request = dataclasses.replace(request, reference=fit_square(request.reference, SHOWN_REFERENCE_PX).pixels)
         _check_numbers(request)
+        if request.controller:
+            new_controller(request.controller)
         return self._call(self._start(template, request, words, factors, reference))
 
     def _read_request(
@@ -347,6 +354,7 @@ class Studio:
             rate_budget_bytes=request.rate_budget_bytes,
             link_id=run.run_id,
             rtt_s=request.rtt_s,
+            controller=request.controller,
         )
         truth = None
         if template.person and factors is not None:
@@ -416,6 +424,7 @@ class Studio:
             rate_budget_bytes=None,
             link_id=None,
             rtt_s=0.0,
+            controller="",
         )
         full = None
         finished = False

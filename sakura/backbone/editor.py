@@ -124,6 +124,15 @@ class EditState:
             self._rotary, self._output = self.rotary_full, slice(0, self.layout.picture_tokens)
             self._selected = self.masked
 
+    def keep_active(self) -> None:
+        """Go on with the active tokens alone in a step that was begun in full; nothing to do in any other."""
+        if self._selected is None:
+            return
+        with torch.set_grad_enabled(self._gradients):
+            assert self._blocks is not None, "begin a step first"
+            self.editor.runner.select(self._blocks, self.layout.active)
+            self._rotary, self._output, self._selected = self.rotary_active, slice(0, len(self.masked)), None
+
     def run_blocks(self, first: int, last: int, policy: AttentionPolicy) -> None:
         """Run blocks ``first`` to ``last`` (exclusive) of the step begun."""
         with torch.set_grad_enabled(self._gradients):

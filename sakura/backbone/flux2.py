@@ -88,6 +88,13 @@ class Flux2Runner:
                 image_rotary_emb=rotary,
             )
 
+    def select(self, state: BlockState, positions: torch.Tensor) -> None:
+        """Keep the tokens at ``positions`` of the sequence (text first, which must all be kept) in place."""
+        if state.text is not None:
+            state.picture = state.picture[:, positions[state.text_tokens :] - state.text_tokens]
+        else:
+            state.picture = state.picture[:, positions]
+
     def finish(self, state: BlockState, tokens: slice) -> torch.Tensor:
         """Project the given picture tokens to output channels: (1, tokens, channels)."""
         picture = state.picture if state.text is not None else state.picture[:, state.text_tokens :]

@@ -48,9 +48,8 @@ class CacheStore:
         key = hashlib.sha256("|".join(made_of).encode()).hexdigest()[:24]
         return f"{self.folder}/{template.template_id}-{codec.name}-{key}.sakura"
 
-    def get(self, template: TemplateAssets, codec_name: str, progress: Progress = lambda done: None) -> Container:
+    def get(self, template: TemplateAssets, codec: Codec, progress: Progress = lambda done: None) -> Container:
         """The template's container, which is built if it is missing. Blocks."""
-        codec = new_codec(codec_name)
         url = self.url(template, codec)
         with self._building, self._usable():
             if url not in self._open:
@@ -62,9 +61,9 @@ class CacheStore:
                 self._open[url] = container
             return self._open[url]
 
-    def opened(self, template: TemplateAssets, codec_name: str) -> Container | None:
+    def opened(self, template: TemplateAssets, codec: Codec) -> Container | None:
         """The template's container if it is open already, without waiting for another one's build."""
-        return self._open.get(self.url(template, new_codec(codec_name)))
+        return self._open.get(self.url(template, codec))
 
     def forget(self, container: Container) -> None:
         """Do not serve this container any more: the next ``get`` verifies the file and builds it anew if it must."""
@@ -83,7 +82,7 @@ class CacheStore:
     def arrays(self, template: TemplateAssets) -> tuple[CacheGeometry, CacheArrays]:
         """What codecs encode, from the full cache on disk (so numbers are those of fp16). Blocks like ``get``."""
         importance = self.importance(template)
-        container = self.get(template, "uncompressed")
+        container = self.get(template, new_codec("uncompressed"))
         geometry, full = container.geometry, container.read_all()
         numbers = np.frombuffer(b"".join(full.segments), "<f2").astype(np.float32)
         kv = numbers.reshape(geometry.steps, geometry.blocks, 2, geometry.rows, geometry.columns)

@@ -14,18 +14,19 @@ from sakura.cloud.protocol import (
     VERSION,
     AskImportance,
     Building,
+    Cancel,
     CloseStream,
     Describe,
     Description,
     EmulateLink,
     Fetch,
+    FetchHeader,
     Hello,
     Importance,
     Linked,
     OpenStream,
     Piece,
     Refused,
-    ShardHeader,
     ToCloud,
     Welcome,
     decode_from_cloud,
@@ -87,12 +88,14 @@ class CloudClient:
         self._reader.cancel()
         await asyncio.gather(self._reader, return_exceptions=True)
 
-    async def describe(self, template_id: str, progress: Callable[[float], None] = lambda done: None) -> Description:
-        """What is needed before the first edit of a template; waits while its cache is built. Raises UserError."""
+    async def describe(
+        self, template_id: str, codec: str, progress: Callable[[float], None] = lambda done: None
+    ) -> Description:
+        """What is needed to edit a template with a codec; waits while its cache is built. Raises UserError."""
         listeners = self._progress.setdefault(template_id, [])
         listeners.append(progress)
         try:
-            answer = await self._ask(f"template {template_id}", Describe(template_id), BUILD_TIMEOUT_S)
+            answer = await self._ask(f"template {template_id} {codec}", Describe(template_id, codec), BUILD_TIMEOUT_S)
         finally:
             listeners.remove(progress)
         assert isinstance(answer, Description)
@@ -112,7 +115,7 @@ class CloudClient:
         await self._ask(f"link {link_id}", link, LINK_TIMEOUT_S)
 
     async def open_stream(self, template_id: str, codec: str, link_id: str | None) -> "CloudStream":
-        """A stream of a template's shards. Raises SourceLostError."""
+        """A stream of a template's segments. Raises SourceLostError."""
         self._next_stream += 1
         stream = CloudStream(self, self._next_stream)
         self._streams[stream.number] = stream
@@ -168,14 +171,14 @@ class CloudClient:
     def _take(self, data: bytes) -> None:
         message = decode_from_cloud(data)
         match message:
-            case ShardHeader() | Piece():
+            case FetchHeader() | Piece():
                 stream = self._streams.get(message.stream)
                 if stream:
                     stream.take(message, len(data))
             case Welcome():
                 self._answer("hello", message)
             case Description():
-                self._answer(f"template {message.template_id}", message)
+                self._answer(f"template {message.template_id} {message.codec}", message)
             case Importance():
                 self._answer(f"importance {message.template_id}", message)
             case Linked():
@@ -207,13 +210,19 @@ class CloudStream:
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._arrivals: dict[int, Arrival] = {}
+        self._cancelled: set[int] = set()
         # Each arrival waits at most once, so that a reader sees it complete only once.
         self._news: asyncio.Queue[Arrival | None] = asyncio.Queue()
         self._announced: Arrival | None = None
         self._failure: str | None = None
 
-    async def fetch(self, shard: int, segments: Sequence[int]) -> None:
-        await self._client.send(Fetch(self.number, shard, list(segments)))
+    async def fetch(self, fetch_id: int, segments: Sequence[int]) -> None:
+        await self._client.send(Fetch(self.number, fetch_id, list(segments)))
+
+    async def cancel(self, fetch_id: int) -> None:
+        self._arrivals.pop(fetch_id, None)
+        self._cancelled.add(fetch_id)
+        await self._client.send(Cancel(self.number, fetch_id))
 
     async def next(self) -> Arrival:
         arrival = await self._news.get()
@@ -233,22 +242,18 @@ class CloudStream:
         self._failure = self._failure or reason  # what came first is the cause
         self._news.put_nowait(None)
 
-    def take(self, message: ShardHeader | Piece, wire_bytes: int) -> None:
+    def take(self, message: FetchHeader | Piece, wire_bytes: int) -> None:
         """Take in a message of the stream; malformed ones end it."""
         now = self._loop.time()
-        if isinstance(message, ShardHeader):
-            arrival = Arrival(
-                message.shard,
-                message.segment_ids,
-                message.segment_bytes,
-                message.segment_crc32,
-                now,
-            )
-            self._arrivals[message.shard] = arrival
+        if message.fetch_id in self._cancelled:
+            return
+        if isinstance(message, FetchHeader):
+            arrival = Arrival(message.fetch_id, message.segment_ids, message.segment_bytes, message.segment_crc32, now)
+            self._arrivals[message.fetch_id] = arrival
         else:
-            known = self._arrivals.get(message.shard)
+            known = self._arrivals.get(message.fetch_id)
             if known is None:
-                self.fail("The cloud sent a piece of a shard that it had not announced.")
+                self.fail("The cloud sent a piece of something that it had not announced.")
                 return
             arrival = known
             try:
@@ -256,6 +261,8 @@ class CloudStream:
             except ShardDamagedError as error:
                 self.fail(str(error))
                 return
+        if arrival.complete:
+            del self._arrivals[message.fetch_id]
         arrival.wire_bytes += wire_bytes
         if arrival is not self._announced:
             self._announced = arrival

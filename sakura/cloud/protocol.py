@@ -12,10 +12,10 @@ from sakura.portraits.tasks import Subject
 
 T = TypeVar("T")
 
-VERSION = 2
+VERSION = 3
 PIECE_BYTES = 16 * 1024
-SEGMENT_HEADER_BYTES = 11  # at most, of id, size and CRC-32 of a segment in a shard's header
-SHARD_HEADER_BYTES = 100  # at most, of the rest of the messages that carry a shard up to a piece
+SEGMENT_HEADER_BYTES = 11  # at most, of id, size and CRC-32 of a segment in the header of its fetch
+FETCH_HEADER_BYTES = 100  # at most, of the rest of the messages that carry a fetch up to a piece
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MAX_TRACE_ROWS = 100_000
 
@@ -32,9 +32,10 @@ class Hello(_Message, frozen=True, tag="hello"):
 
 
 class Describe(_Message, frozen=True, tag="describe"):
-    """Ask what is needed before the first edit of a template; its cache is built if there is none yet."""
+    """Ask what is needed before the first edit of a template with a codec; its cache is built if there is none yet."""
 
     template_id: str
+    codec: str
 
 
 class AskImportance(_Message, frozen=True, tag="ask_importance"):
@@ -44,7 +45,7 @@ class AskImportance(_Message, frozen=True, tag="ask_importance"):
 
 
 class OpenStream(_Message, frozen=True, tag="open_stream"):
-    """Begin to fetch shards of a template under a stream number that the device chose.
+    """Begin to fetch segments of a template under a stream number that the device chose.
 
     ``link_id`` names an emulated link; without one, segments go out as fast as the real network takes them.
     """
@@ -56,18 +57,18 @@ class OpenStream(_Message, frozen=True, tag="open_stream"):
 
 
 class Fetch(_Message, frozen=True, tag="fetch"):
-    """Ask for segments, on behalf of a shard. They are sent in the order asked."""
+    """Ask for segments, under a number that the device chose. They are sent in the order asked."""
 
     stream: int
-    shard: int
+    fetch_id: int
     segments: list[int]
 
 
 class Cancel(_Message, frozen=True, tag="cancel"):
-    """Do not send what is left of a shard."""
+    """Do not send what is left of a fetch."""
 
     stream: int
-    shard: int
+    fetch_id: int
 
 
 class CloseStream(_Message, frozen=True, tag="close_stream"):
@@ -104,19 +105,11 @@ class Building(_Message, frozen=True, tag="building"):
     done: float
 
 
-class CodecOffer(msgspec.Struct, frozen=True):
-    """A template's cache in one codec: its options, its segments' sizes, and the representations of each shard."""
-
-    options: dict[str, object]
-    segment_bytes: list[int]
-    ladders: list[Ladder]
-    ladder_of: list[int]
-
-
 class Description(_Message, frozen=True, tag="description"):
-    """A template and its cache in each codec that is streamed."""
+    """A template and its cache in a codec: its options, its segments' sizes, and the representations of each shard."""
 
     template_id: str
+    codec: str
     subject: Subject
     has_reference: bool
     picture_png: bytes
@@ -124,7 +117,10 @@ class Description(_Message, frozen=True, tag="description"):
     model: str
     template: str
     geometry: CacheGeometry
-    codecs: dict[str, CodecOffer]
+    options: dict[str, object]
+    segment_bytes: list[int]
+    ladders: list[Ladder]
+    ladder_of: list[int]
 
 
 class Importance(_Message, frozen=True, tag="importance"):
@@ -135,21 +131,21 @@ class Importance(_Message, frozen=True, tag="importance"):
     scores: bytes
 
 
-class ShardHeader(_Message, frozen=True, tag="shard_header"):
-    """The segments asked for a shard follow as pieces: their ids, sizes and CRC-32s, in the order sent."""
+class FetchHeader(_Message, frozen=True, tag="fetch_header"):
+    """The segments of a fetch follow as pieces: their ids, sizes and CRC-32s, in the order sent."""
 
     stream: int
-    shard: int
+    fetch_id: int
     segment_ids: list[int]
     segment_bytes: list[int]
     segment_crc32: list[int]
 
 
 class Piece(_Message, frozen=True, tag="piece"):
-    """The next bytes of a shard's segments, which are sent back to back."""
+    """The next bytes of a fetch's segments, which are sent back to back."""
 
     stream: int
-    shard: int
+    fetch_id: int
     data: bytes
 
 
@@ -162,8 +158,8 @@ class Linked(_Message, frozen=True, tag="linked"):
 class Refused(_Message, frozen=True, tag="refused"):
     """A request that cannot be served, with a sentence why.
 
-    ``about`` says which: "hello", "template ID", "importance ID", "stream NUMBER", "link ID", or "" for one that could
-    not be read.
+    ``about`` says which: "hello", "template ID CODEC", "importance ID", "stream NUMBER", "link ID", or "" for one that
+    could not be read.
     """
 
     about: str
@@ -171,7 +167,7 @@ class Refused(_Message, frozen=True, tag="refused"):
 
 
 ToCloud: TypeAlias = Hello | Describe | AskImportance | OpenStream | Fetch | Cancel | CloseStream | EmulateLink
-FromCloud: TypeAlias = Welcome | Building | Description | Importance | ShardHeader | Piece | Linked | Refused
+FromCloud: TypeAlias = Welcome | Building | Description | Importance | FetchHeader | Piece | Linked | Refused
 
 _ENCODER = msgspec.msgpack.Encoder()
 _TO_CLOUD = msgspec.msgpack.Decoder(ToCloud)

@@ -26,11 +26,11 @@ from sakura.cloud.protocol import (
     Building,
     Cancel,
     CloseStream,
-    CodecOffer,
     Describe,
     Description,
     EmulateLink,
     Fetch,
+    FetchHeader,
     FromCloud,
     Hello,
     Importance,
@@ -38,21 +38,19 @@ from sakura.cloud.protocol import (
     OpenStream,
     Piece,
     Refused,
-    ShardHeader,
     Welcome,
     decode_to_cloud,
     encode,
 )
-from sakura.codec import CODECS
 from sakura.errors import UserError
 from sakura.network.link import LinkClosedError, PacedLink
 from sakura.network.trace import Trace, checked_trace
 from sakura.pictures import to_png
+from sakura.systems import STREAMED_CODECS, streamed_codec
 from sakura.templates import TemplateAssets, TemplateLibrary
 
 log = logging.getLogger(__name__)
 
-STREAMED_CODECS = ("sakura", "uncompressed")
 MAX_STREAMS = 8
 MAX_LINKS = 256
 MAX_TASKS = 64
@@ -77,7 +75,7 @@ class _Link:
 
 
 class _Stream:
-    """One device fetching shards of one container, in the order asked, through its link if it has one."""
+    """One device fetching segments of one container, in the order asked, through its link if it has one."""
 
     def __init__(
         self,
@@ -90,7 +88,7 @@ class _Stream:
         self.number, self.container, self.link = number, container, link
         self._damaged = damaged
         self.fetches: asyncio.Queue[Fetch] = asyncio.Queue(MAX_QUEUED_FETCHES)
-        self.cancelled: set[int] = set()
+        self.pending: set[int] = set()  # fetches that have not been sent in whole
         self._paced: PacedLink | None = None
         self._send = send
         if link:
@@ -112,11 +110,11 @@ class _Stream:
         with contextlib.suppress(LinkClosedError, ConnectionClosed):
             while True:
                 fetch = await self.fetches.get()
-                if fetch.shard not in self.cancelled:
-                    await self._send_shard(fetch)
-                self.cancelled.discard(fetch.shard)
+                if fetch.fetch_id in self.pending:
+                    await self._send_segments(fetch)
+                self.pending.discard(fetch.fetch_id)
 
-    async def _send_shard(self, fetch: Fetch) -> None:
+    async def _send_segments(self, fetch: Fetch) -> None:
         ids, index = fetch.segments, self.container.index
         try:
             data = b"".join(self.container.read_segment(segment) for segment in ids)
@@ -125,18 +123,18 @@ class _Stream:
             await self._pass(Refused(f"stream {self.number}", str(error)))
             return
         await self._pass(
-            ShardHeader(
+            FetchHeader(
                 self.number,
-                fetch.shard,
+                fetch.fetch_id,
                 ids,
                 [index.segment_bytes[segment] for segment in ids],
                 [index.segment_crc32[segment] for segment in ids],
             )
         )
         for start in range(0, len(data), PIECE_BYTES):
-            if fetch.shard in self.cancelled:
+            if fetch.fetch_id not in self.pending:  # cancelled
                 return
-            await self._pass(Piece(self.number, fetch.shard, data[start : start + PIECE_BYTES]))
+            await self._pass(Piece(self.number, fetch.fetch_id, data[start : start + PIECE_BYTES]))
 
     async def _pass(self, message: FromCloud) -> None:
         if self._paced:
@@ -192,10 +190,10 @@ class CloudServer:
 
     async def container(self, template_id: str, codec: str, progress: Callable[[float], None]) -> Container:
         """The template's container, built in a thread if it is missing. Raises UserError."""
-        if codec not in CODECS:
-            raise UserError(f"There is no codec {codec!r}; this cloud has {', '.join(CODECS)}.")
-        template = self.templates.get(template_id)
-        known = self.store.opened(template, codec)
+        if codec not in STREAMED_CODECS:
+            raise UserError(f"There is no codec {codec!r}; this cloud has {', '.join(STREAMED_CODECS)}.")
+        template, how = self.templates.get(template_id), streamed_codec(codec)
+        known = self.store.opened(template, how)
         if known:
             return known
         loop = asyncio.get_running_loop()
@@ -203,7 +201,7 @@ class CloudServer:
         def report(done: float) -> None:
             loop.call_soon_threadsafe(progress, done)
 
-        return await loop.run_in_executor(self._builder, self.store.get, template, codec, report)
+        return await loop.run_in_executor(self._builder, self.store.get, template, how, report)
 
     async def importance(self, template_id: str) -> np.ndarray:
         """Importance of the template's tokens, float32 (requests, steps, blocks, tokens). Raises UserError."""
@@ -239,10 +237,11 @@ class CloudServer:
             raise UserError(f"There is no emulated link {link_id!r}; declare it before opening a stream.") from None
 
 
-def _describe(template: TemplateAssets, containers: dict[str, Container]) -> Description:
-    index = next(iter(containers.values())).index
+def _describe(template: TemplateAssets, container: Container) -> Description:
+    index = container.index
     return Description(
         template_id=template.template_id,
+        codec=index.codec,
         subject=template.subject,
         has_reference=template.has_reference,
         picture_png=to_png(template.picture),
@@ -250,15 +249,10 @@ def _describe(template: TemplateAssets, containers: dict[str, Container]) -> Des
         model=index.model,
         template=index.template,
         geometry=index.geometry,
-        codecs={
-            name: CodecOffer(
-                container.index.options,
-                container.index.segment_bytes,
-                container.index.ladders,
-                container.index.ladder_of,
-            )
-            for name, container in containers.items()
-        },
+        options=index.options,
+        segment_bytes=index.segment_bytes,
+        ladders=index.ladders,
+        ladder_of=index.ladder_of,
     )
 
 
@@ -302,7 +296,8 @@ class _Session:
                 await self.send(Refused("hello", reason))
                 await self.connection.close(1002, "version")
             case Describe():
-                self._spawn(self._guarded(f"template {message.template_id}", self._describe(message)))
+                about = f"template {message.template_id} {message.codec}"
+                self._spawn(self._guarded(about, self._describe(message)))
             case AskImportance():
                 self._spawn(self._guarded(f"importance {message.template_id}", self._importance(message)))
             case EmulateLink():
@@ -335,22 +330,19 @@ class _Session:
         stream = self.streams.get(message.stream)
         if stream is None:
             return
-        index, segments = stream.container.index, message.segments
-        ladder = (
-            index.ladders[index.ladder_of[message.shard]].order if 0 <= message.shard < len(index.ladder_of) else []
-        )
-        known = len(segments) <= len(ladder) and set(segments) <= set(ladder) and len(set(segments)) == len(segments)
+        segments, sizes = message.segments, stream.container.index.segment_bytes
+        known = all(0 <= segment < len(sizes) for segment in segments) and len(set(segments)) == len(segments)
         if not known or stream.fetches.full():
-            reason = "asks for too much at once" if known else "asks for a shard or segment that there is not"
+            reason = "asks for too much at once" if known else "asks for a segment that there is not, or for one twice"
             self._spawn(self.send(Refused(f"stream {message.stream}", f"Stream {message.stream} {reason}.")))
             return
-        stream.cancelled.discard(message.shard)
+        stream.pending.add(message.fetch_id)
         stream.fetches.put_nowait(message)
 
     def _cancel(self, message: Cancel) -> None:
         stream = self.streams.get(message.stream)
-        if stream and 0 <= message.shard < len(stream.container.index.ladder_of):
-            stream.cancelled.add(message.shard)
+        if stream:
+            stream.pending.discard(message.fetch_id)
 
     async def _guarded(self, about: str, work: Awaitable[None]) -> None:
         try:
@@ -368,8 +360,8 @@ class _Session:
             self._spawn(self.send(Building(message.template_id, done)))
 
         template = self.cloud.templates.get(message.template_id)
-        containers = {name: await self.cloud.container(message.template_id, name, progress) for name in STREAMED_CODECS}
-        await self.send(_describe(template, containers))
+        container = await self.cloud.container(message.template_id, message.codec, progress)
+        await self.send(_describe(template, container))
 
     async def _importance(self, message: AskImportance) -> None:
         scores = await self.cloud.importance(message.template_id)

@@ -14,58 +14,65 @@ class ShardDamagedError(Exception):
 
 
 class Arrival:
-    """A shard on its way in. ``complete`` once all bytes are there; times are those of the event loop."""
+    """The segments of one request on their way in. Times are those of the event loop."""
 
     def __init__(
         self,
-        shard: int,
+        fetch_id: int,
         segment_ids: Sequence[int],
         segment_bytes: Sequence[int],
         segment_crc32: Sequence[int],
         started_s: float,
     ) -> None:
-        self.shard, self.started_s = shard, started_s
+        self.fetch_id, self.started_s = fetch_id, started_s
         self.finished_s = started_s
         self.wire_bytes = 0
-        self._ids, self._sizes, self._checksums = segment_ids, segment_bytes, segment_crc32
+        self.damaged: list[int] = []  # segments that came with another checksum than announced
+        self._announced = list(zip(segment_ids, segment_bytes, segment_crc32, strict=True))
         self._data = bytearray()
-        self._expected = sum(segment_bytes)
-
-    @property
-    def segment_ids(self) -> Sequence[int]:
-        """What is on its way, in the order sent."""
-        return self._ids
+        self._arrived_bytes, self._expected = 0, sum(segment_bytes)
+        self._taken = 0  # segments that have been taken, damaged ones included
 
     @property
     def complete(self) -> bool:
-        return len(self._data) == self._expected
+        """Whether all bytes are there."""
+        return self._arrived_bytes == self._expected
 
     def add(self, data: bytes, at_s: float) -> None:
         """Take in the next piece. Raises ShardDamagedError on more bytes than announced."""
         self._data += data
+        self._arrived_bytes += len(data)
         self.finished_s = at_s
-        if len(self._data) > self._expected:
-            raise ShardDamagedError(f"Shard {self.shard} is longer than announced.")
+        if self._arrived_bytes > self._expected:
+            raise ShardDamagedError("The cloud sent more than it had announced.")
 
-    def segments(self) -> dict[int, bytes]:
-        """The segments by id, each verified. Raises ShardDamagedError naming the first bad one."""
+    def take(self) -> dict[int, bytes]:
+        """The segments that have come in whole since the last call, verified; bad ones go to ``damaged``."""
         found: dict[int, bytes] = {}
-        view = memoryview(self._data)
         start = 0
-        for segment, size, checksum in zip(self._ids, self._sizes, self._checksums, strict=True):
-            data = bytes(view[start : start + size])
-            if zlib.crc32(data) != checksum:
-                raise ShardDamagedError(f"Segment {segment} of shard {self.shard} is damaged.")
-            found[segment] = data
+        for segment, size, checksum in self._announced[self._taken :]:
+            if start + size > len(self._data):
+                break
+            data = bytes(self._data[start : start + size])
+            if zlib.crc32(data) == checksum:
+                found[segment] = data
+            else:
+                self.damaged.append(segment)
             start += size
+            self._taken += 1
+        del self._data[:start]
         return found
 
 
 class ShardSource(Protocol):
-    """A stream of one template's shards. What was asked first arrives first."""
+    """A stream of one template's segments. What was asked first arrives first."""
 
-    async def fetch(self, shard: int, segments: Sequence[int]) -> None:
-        """Ask for segments on behalf of a shard. Raises SourceLostError."""
+    async def fetch(self, fetch_id: int, segments: Sequence[int]) -> None:
+        """Ask for segments under a number of the caller's. Raises SourceLostError."""
+        ...
+
+    async def cancel(self, fetch_id: int) -> None:
+        """Do without what has not come of a request; nothing more of it will be told. Raises SourceLostError."""
         ...
 
     async def next(self) -> Arrival:
@@ -81,8 +88,11 @@ class NoSource:
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
-    async def fetch(self, shard: int, segments: Sequence[int]) -> None:
+    async def fetch(self, fetch_id: int, segments: Sequence[int]) -> None:
         raise SourceLostError(self._reason)
+
+    async def cancel(self, fetch_id: int) -> None:
+        pass
 
     async def next(self) -> Arrival:
         raise SourceLostError(self._reason)

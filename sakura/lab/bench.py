@@ -31,9 +31,9 @@ from sakura.reproduce.quality import (
     segments_for_budget,
     segments_of_level,
 )
-from sakura.reproduce.systems import strongest
 from sakura.reproduce.workloads import Case, held_out_request, make_case
 from sakura.settings import MODEL_FOLDER, cache_folder
+from sakura.systems import strongest
 from sakura.templates import TemplateAssets
 
 # Raised whenever points are measured in another way: kept measurements are not read then.

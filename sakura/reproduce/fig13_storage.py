@@ -12,8 +12,8 @@ from sakura.charts import Drawn, colours, label, system_label, system_scales
 from sakura.codec import new_codec
 from sakura.reproduce.figure import Claim, Figure, Progress, Row, Scope
 from sakura.reproduce.quality import Measured, Stored, means, samples
-from sakura.reproduce.systems import OPTIONS, strongest
 from sakura.reproduce.workloads import each_case
+from sakura.systems import OPTIONS, strongest
 from sakura.templates import TemplateLibrary
 
 STORED = ("sakura", "intq", "cachegen", "uncompressed")

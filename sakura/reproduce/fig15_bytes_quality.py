@@ -12,8 +12,8 @@ from sakura.charts import SYSTEMS, Drawn, colours, label, system_colour, system_
 from sakura.codec import new_codec
 from sakura.reproduce.figure import Claim, Figure, Progress, Row, Scope
 from sakura.reproduce.quality import Measured, Stored, means, samples
-from sakura.reproduce.systems import OPTIONS
 from sakura.reproduce.workloads import Case, each_case
+from sakura.systems import OPTIONS
 from sakura.templates import TemplateLibrary
 
 RATIOS = (15, 25, 30, 50, 90, 150, 250)

@@ -10,21 +10,25 @@ import numpy as np
 from sakura.backbone.editor import Editor
 from sakura.backbone.inputs import Request
 from sakura.cloud.client import CloudClient
-from sakura.cloud.protocol import SEGMENT_HEADER_BYTES, SHARD_HEADER_BYTES, Description
+from sakura.cloud.protocol import FETCH_HEADER_BYTES, SEGMENT_HEADER_BYTES, Description
 from sakura.cloud.source import NoSource, ShardDamagedError, ShardSource, SourceLostError
 from sakura.codec import new_codec
 from sakura.codec.interface import CacheGeometry
 from sakura.codec.offers import offer_fault
-from sakura.control.controllers import BudgetController, Controller, DeadlineController
+from sakura.control import new_controller
+from sakura.control.budget import BudgetRule
 from sakura.control.estimators import DiscountedEstimator, Estimator
+from sakura.control.interface import Controller, StreamState
+from sakura.control.shard_by_shard import ShardByShard
 from sakura.errors import UserError
 from sakura.events import EventSink, RunFinished, RunStarted, System
 from sakura.pictures import from_png, to_png
+from sakura.runtime.clock import RunClock
 from sakura.runtime.engine import ShardKv, TorchEngine, TorchEngineRun
-from sakura.runtime.pipeline import Outcome, Pipeline, Profile, RunClock, edit_with_resident_cache, edit_without_cache
+from sakura.runtime.pipeline import Outcome, Pipeline, Profile
+from sakura.runtime.without_stream import edit_with_resident_cache, edit_without_cache
+from sakura.systems import STREAMED, codec_of
 from sakura.templates import TemplateAssets
-
-CODEC_OF_SYSTEM: dict[System, str] = {"sakura": "sakura", "full_cache": "uncompressed"}
 
 # What the last edit saw of its network is believed of the next one only so far.
 MAX_PRIOR_MBPS = 40.0
@@ -34,7 +38,8 @@ MAX_PRIOR_MBPS = 40.0
 class Job:
     """One request as a device gets it. It holds all that is the user's; none of it goes further.
 
-    ``words`` are canonical; ``reference`` uint8 (px/2, px/2, 3). ``link_id`` names the emulated link to use, if any.
+    ``words`` are canonical; ``reference`` uint8 (px/2, px/2, 3). ``link_id`` names the emulated link to use, if any,
+    ``controller`` the one of :mod:`sakura.control` to use instead of the system's own.
     """
 
     run_id: str
@@ -46,15 +51,16 @@ class Job:
     rate_budget_bytes: int | None
     link_id: str | None
     rtt_s: float
+    controller: str = ""
 
 
 @dataclasses.dataclass
 class PreparedTemplate:
-    """What the device keeps of a template between edits."""
+    """What the device keeps of a template between edits: ``offers`` has its cache in each codec that was used."""
 
     assets: TemplateAssets
     geometry: CacheGeometry
-    description: Description
+    offers: dict[str, Description]
     profile: Profile
 
 
@@ -69,7 +75,10 @@ async def fetch_all(
             await source.fetch(shard, [shard])
             while not (arrival := await source.next()).complete:
                 pass
-            kv, _ = await run.reconstruct(shard, arrival.segments())
+            segments = arrival.take()
+            if arrival.damaged:
+                raise ShardDamagedError(f"Shard {shard} of the full cache came damaged; try again.")
+            kv, _ = await run.reconstruct(shard, segments)
             shards.append(kv)
     except (SourceLostError, ShardDamagedError) as error:
         raise UserError(str(error)) from error
@@ -107,14 +116,18 @@ class Device:
         return self._cloud
 
     async def prepare(
-        self, template_id: str, cloud_url: str, progress: Callable[[float], None] = lambda done: None
+        self,
+        template_id: str,
+        cloud_url: str,
+        progress: Callable[[float], None] = lambda done: None,
+        codec: str = "sakura",
     ) -> PreparedTemplate:
-        """Fetch a template's description and measure how fast this device edits it. Raises UserError."""
+        """Fetch the description of a template's cache and measure how fast this device edits it. Raises UserError."""
         known = self._prepared.get((cloud_url, template_id))
-        if known:
+        if known and codec in known.offers:
             return known
         cloud = await self.connect(cloud_url)
-        description = await cloud.describe(template_id, progress)
+        description = await cloud.describe(template_id, codec, progress)
         assets = TemplateAssets(
             template_id=template_id,
             title=template_id,
@@ -124,10 +137,14 @@ class Device:
             person=None,
         )
         self._check(description, assets)
+        if known and known.assets.fingerprint == assets.fingerprint and known.geometry == description.geometry:
+            known.offers[codec] = description
+            return known
         async with self._one_at_a_time:
             profile = await self._measure(assets, description.geometry)
-        self._prepared[cloud_url, template_id] = PreparedTemplate(assets, description.geometry, description, profile)
-        return self._prepared[cloud_url, template_id]
+        prepared = PreparedTemplate(assets, description.geometry, {codec: description}, profile)
+        self._prepared[cloud_url, template_id] = prepared
+        return prepared
 
     def _check(self, description: Description, assets: TemplateAssets) -> None:
         """Refuse a cache that is not of this model, this template and this device's token layout."""
@@ -139,17 +156,20 @@ class Device:
         expected = (self.editor.steps, runner.blocks, len(layout.reusable), runner.heads * runner.head_dim)
         if (geometry.steps, geometry.blocks, geometry.rows, geometry.columns) != expected:
             raise UserError(f"The cache of {assets.template_id!r} has a shape that this device's model cannot use.")
-        for codec in CODEC_OF_SYSTEM.values():
-            name, offer = f"the {codec} cache of {assets.template_id!r}", description.codecs.get(codec)
-            fault = (
-                "it has none."
-                if offer is None
-                else offer_fault(
-                    name, geometry, codec, offer.options, offer.segment_bytes, offer.ladders, offer.ladder_of
-                )
+        fault = offer_fault(
+            f"the {description.codec} cache of {assets.template_id!r}",
+            geometry,
+            description.codec,
+            description.options,
+            description.segment_bytes,
+            description.ladders,
+            description.ladder_of,
+        )
+        if fault:
+            raise UserError(
+                f"The cloud does not offer the {description.codec} cache of {assets.template_id!r} as it should; "
+                f"build it again ({fault.rstrip('.')})."
             )
-            if fault:
-                raise UserError(f"The cloud does not offer {name} as it should; build it again ({fault.rstrip('.')}).")
 
     async def _measure(self, assets: TemplateAssets, geometry: CacheGeometry) -> Profile:
         """Time one step with an empty cache and one without; the first pass of each only warms up."""
@@ -177,8 +197,9 @@ class Device:
         self, job: Job, cloud_url: str, emit: EventSink, progress: Callable[[float], None] = lambda done: None
     ) -> Outcome:
         """Run a request; events go to ``emit``. Raises UserError where it cannot begin."""
+        codec = codec_of(job.system)
+        prepared = await self.prepare(job.template_id, cloud_url, progress, codec)
         clock = RunClock()
-        prepared = await self.prepare(job.template_id, cloud_url, progress)
         request = Request(job.words, job.reference, job.seed)
         self._check_request(prepared.assets, request)
         async with self._one_at_a_time:
@@ -188,7 +209,8 @@ class Device:
             elif job.system == "on_device":
                 outcome = await self._run_on_device(prepared, request, clock, emit)
             else:
-                outcome = await self._run_with_cache(job, prepared, request, cloud_url, clock, emit)
+                offer = prepared.offers[codec]
+                outcome = await self._run_with_cache(job, prepared, offer, request, cloud_url, clock, emit)
         latency_s = clock.now()
         emit(
             RunFinished(
@@ -248,37 +270,46 @@ class Device:
         return await edit_with_resident_cache(geometry, run, self._resident[1], clock, emit)
 
     async def _run_with_cache(
-        self, job: Job, prepared: PreparedTemplate, request: Request, cloud_url: str, clock: RunClock, emit: EventSink
+        self,
+        job: Job,
+        prepared: PreparedTemplate,
+        offer: Description,
+        request: Request,
+        cloud_url: str,
+        clock: RunClock,
+        emit: EventSink,
     ) -> Outcome:
-        codec_name = CODEC_OF_SYSTEM[job.system]
-        offer = prepared.description.codecs[codec_name]
-        codec = new_codec(codec_name, offer.options)
+        geometry, streamed, profile = prepared.geometry, STREAMED[job.system], prepared.profile
         source: ShardSource
         try:
             cloud = await self.connect(cloud_url)
-            source = await cloud.open_stream(job.template_id, codec_name, job.link_id)
+            source = await cloud.open_stream(job.template_id, offer.codec, job.link_id)
         except (UserError, SourceLostError) as error:
             # The device knows the template, so it can still edit it by itself.
             source = NoSource(str(error))
-        controller: Controller = DeadlineController()
-        if job.rate_budget_bytes is not None and job.system == "sakura":
-            sent_bytes = [size_bytes + SEGMENT_HEADER_BYTES for size_bytes in offer.segment_bytes]
-            left_bytes = job.rate_budget_bytes - SHARD_HEADER_BYTES * prepared.geometry.shards
-            controller = BudgetController(offer.ladders, offer.ladder_of, sent_bytes, left_bytes)
+        estimator = self._estimator(job.system)
+        state = StreamState(
+            geometry=geometry,
+            ladders=offer.ladders,
+            ladder_of=offer.ladder_of,
+            segment_bytes=offer.segment_bytes,
+            shard_s=profile.active_step_s / geometry.shards_per_step,
+            local_shard_s=profile.full_step_s / geometry.shards_per_step,
+            reconstruct_s=profile.reconstruct_s,
+            rtt_s=job.rtt_s,
+            predicted_mbps=estimator.predict_mbps(),
+        )
+        codec = new_codec(offer.codec, offer.options)
         try:
             pipeline = Pipeline(
-                geometry=prepared.geometry,
-                ladders=[offer.ladders[number] for number in offer.ladder_of],
-                segment_bytes=offer.segment_bytes,
+                state=state,
                 source=source,
-                run=self.engine.start(prepared.assets.for_editor(), request, prepared.geometry, codec),
-                controller=controller,
-                estimator=self._estimator(job.system),
-                profile=prepared.profile,
-                rtt_s=job.rtt_s,
+                run=self.engine.start(prepared.assets.for_editor(), request, geometry, codec),
+                controller=_controller(job, offer),
+                estimator=estimator,
                 clock=clock,
                 emit=emit,
-                patient=job.system == "full_cache",
+                patient=streamed.patient,
             )
             return await pipeline.edit()
         finally:
@@ -291,3 +322,12 @@ class Device:
         prior_mbps = min(MAX_PRIOR_MBPS, self._last_estimator.predict_mbps())
         self._last_estimator = DiscountedEstimator(prior_mbps)
         return self._last_estimator
+
+
+def _controller(job: Job, offer: Description) -> Controller:
+    """The controller that was asked for, or the system's own; one that spends the bytes to spend where they are set."""
+    if job.rate_budget_bytes is not None and job.system == "sakura":
+        sent_bytes = [size_bytes + SEGMENT_HEADER_BYTES for size_bytes in offer.segment_bytes]
+        left_bytes = job.rate_budget_bytes - FETCH_HEADER_BYTES * offer.geometry.shards
+        return ShardByShard(BudgetRule(offer.ladders, offer.ladder_of, sent_bytes, left_bytes))
+    return new_controller(job.controller or STREAMED[job.system].controller)

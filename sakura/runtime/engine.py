@@ -25,7 +25,7 @@ ShardKv = dict[int, BlockKv]
 
 @dataclasses.dataclass(frozen=True)
 class Span:
-    """When a piece of work ran, on ``time.perf_counter``."""
+    """When a piece of work ran, on the event loop's clock (``time.monotonic`` in real time)."""
 
     start: float
     end: float
@@ -33,6 +33,10 @@ class Span:
 
 class EngineRun(Protocol):
     """One edit on an engine. Work of a kind runs in the order of its calls."""
+
+    def read(self, segments: Mapping[int, bytes]) -> Awaitable[None]:
+        """Take in segments ahead of need. Raises ValueError where they do not fit the cache."""
+        ...
 
     def reconstruct(self, shard: int, segments: Mapping[int, bytes]) -> Awaitable[tuple[ShardKv, Span]]:
         """Take in segments and rebuild K and V of a shard from all that came so far.
@@ -42,11 +46,17 @@ class EngineRun(Protocol):
         ...
 
     def execute(self, shard: int, kv: ShardKv) -> Awaitable[Span]:
-        """Run a shard's blocks on the active tokens; begins and ends steps at their first and last shard."""
+        """Run a shard's blocks on the active tokens; begins and ends steps at their first and last shard.
+
+        Of a step that has been computed locally so far, only the active tokens go on.
+        """
         ...
 
     def execute_locally(self, shard: int) -> Awaitable[Span]:
-        """Run a shard's blocks on all tokens. The first shard of a step begins that step anew."""
+        """Run a shard's blocks on all tokens.
+
+        The first shard of a step begins that step anew; another one must follow on one that was computed locally.
+        """
         ...
 
     def picture(self) -> Awaitable[np.ndarray]:
@@ -103,6 +113,9 @@ class TorchEngineRun:
         assert self._state is not None
         return self._state
 
+    def read(self, segments: Mapping[int, bytes]) -> Awaitable[None]:
+        return self.loop.run_in_executor(self.engine.helper, lambda: self.decoder.add(segments))
+
     def reconstruct(self, shard: int, segments: Mapping[int, bytes]) -> Awaitable[tuple[ShardKv, Span]]:
         return self.loop.run_in_executor(self.engine.helper, self._reconstruct, shard, segments)
 
@@ -116,7 +129,7 @@ class TorchEngineRun:
         return self.loop.run_in_executor(self.engine.helper, self.state.picture)
 
     def _reconstruct(self, shard: int, segments: Mapping[int, bytes]) -> tuple[ShardKv, Span]:
-        start = time.perf_counter()
+        start = time.monotonic()
         self.decoder.add(segments)
         matrices = torch.from_numpy(self.decoder.shard(shard))
         heads = self.engine.editor.runner.heads
@@ -125,17 +138,19 @@ class TorchEngineRun:
             block: (blocks[None, 2 * index], blocks[None, 2 * index + 1])
             for index, block in enumerate(self.geometry.blocks_of(shard))
         }
-        return kv, Span(start, time.perf_counter())
+        return kv, Span(start, time.monotonic())
 
     def _execute(self, shard: int, kv: ShardKv | None) -> Span:
-        start = time.perf_counter()
+        start = time.monotonic()
         blocks, step = self.geometry.blocks_of(shard), self.geometry.step_of(shard)
         if blocks.start == 0:
             if kv is None:
                 self.state.begin_full(step)
             else:
                 self.state.begin_active(step)
+        elif kv is not None:
+            self.state.keep_active()
         self.state.run_blocks(blocks.start, blocks.stop, Plain() if kv is None else Inject(kv))
         if blocks.stop == self.geometry.blocks:
             self.state.end_step()
-        return Span(start, time.perf_counter())
+        return Span(start, time.monotonic())

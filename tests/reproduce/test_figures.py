@@ -20,7 +20,7 @@ from sakura.reproduce import (
 )
 from sakura.reproduce.figure import FIGURES, Claim, Figure, Scope, as_json, figure_module, make_folder, write_files
 from sakura.reproduce.quality import Stored
-from sakura.reproduce.systems import OPTIONS
+from sakura.systems import OPTIONS
 from sakura.reproduce.workloads import WORKLOADS, make_case, plan_cases
 from sakura.templates import TemplateLibrary
 

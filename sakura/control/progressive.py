@@ -1,0 +1,122 @@
+"""Deadline-progressive: segments stream in order of usefulness until a shard is needed, then the sender moves on.
+
+For codecs whose rungs continue one another. There is nothing to predict: a shard is executed with whatever has come by
+then, so a wrong estimate of the network costs neither a stall nor bytes. The estimate only decides how much may be
+under way, and whether there is time for refinements before the next shard that has nothing yet. Our own rule.
+"""
+
+import dataclasses
+from collections import Counter
+
+from sakura.codec.interface import Ladder, Rung
+from sakura.control.deadline import least_worth_sending
+from sakura.control.interface import Order, StreamState
+
+# Under way at once: what a round trip carries, and so much more that the link does not run dry between two requests.
+WINDOW_BYTES = 24 * 1024
+WINDOW_S = 0.010
+# Of the time that is left before the next shard that has nothing yet, refinements may take so much.
+SPARE_SHARE = 0.5
+ENOUGH = 0.006  # a shard that loses no more than this is not refined
+NEXT_RUNGS = 3  # how many finer rungs of a ladder are compared
+AHEAD_SHARDS = 2  # a shard is decided at the latest so long before execution comes to it
+
+
+@dataclasses.dataclass(frozen=True)
+class _Refinement:
+    ladder: int
+    shard: int  # the first that it serves
+    rung: Rung
+    size_bytes: int
+    gain: float  # distortion that it takes from all shards that it is in time for, a byte
+
+
+class ProgressiveController:
+    """Sends what shards cannot do without in time, and in between what improves the coming ones most for a byte."""
+
+    def __init__(self, enough: float = ENOUGH) -> None:
+        self.enough = enough
+        self._sent: dict[int, int] = {}  # the finest rung asked for, of each ladder
+
+    def next(self, state: StreamState) -> Order | None:
+        due = state.decided < min(state.geometry.shards, state.begun + AHEAD_SHARDS)
+        if due and state.cost_bytes(state.ladder(state.decided), self._least(state, state.decided)) == 0:
+            return self._base(state, state.decided)
+        window_bytes = WINDOW_BYTES + 125_000 * state.predicted_mbps * (state.rtt_s + WINDOW_S)
+        if state.outstanding_bytes >= window_bytes:
+            return None
+        spare_s = self._spare_s(state)
+        refinement = self._best_refinement(state, window_bytes)
+        if refinement and (spare_s is None or state.transfer_s(refinement.size_bytes) <= SPARE_SHARE * spare_s):
+            return self._order(
+                state, refinement.shard, refinement.rung, "the link is free, and this is the most useful"
+            )
+        if state.decided < state.geometry.shards:
+            return self._base(state, state.decided)
+        return None
+
+    def _base(self, state: StreamState, shard: int) -> Order:
+        rung = self._least(state, shard)
+        if state.cost_bytes(state.ladder(shard), rung) == 0:
+            reason = "what earlier steps brought serves this one too"
+        else:
+            reason = "what it cannot do without"
+        return self._order(state, shard, rung, reason)
+
+    def _order(self, state: StreamState, shard: int, rung: Rung, reason: str) -> Order:
+        ladder = state.ladder(shard)
+        number = state.ladder_of[shard]
+        self._sent[number] = max(self._sent.get(number, -1), ladder.rungs.index(rung))
+        sent = ladder.rungs[self._sent[number]]
+        return Order(
+            shard, sent, self._least(state, shard), state.cost_bytes(ladder, sent), reason
+        )
+
+    def _least(self, state: StreamState, shard: int) -> Rung:
+        """What a shard waits for: little, unless the network is so fast that more costs next to nothing."""
+        return least_worth_sending(state.ladder(shard).rungs, state.predicted_mbps, state.shard_s)
+
+    def _spare_s(self, state: StreamState) -> float | None:
+        """How long the link may do something else before a shard would be late; None if all are decided."""
+        spare_s: float | None = None
+        needed: dict[int, None] = {}
+        for shard in range(state.decided, state.geometry.shards):
+            ladder = state.ladder(shard)
+            needed.update(dict.fromkeys(state.to_request(ladder, self._least(state, shard))))
+            left_s = state.slack_s(shard) - state.transfer_s(state.bytes_of(needed))
+            spare_s = left_s if spare_s is None else min(spare_s, left_s)
+            if shard >= state.decided + state.geometry.shards_per_step:
+                break
+        return spare_s
+
+    def _best_refinement(self, state: StreamState, window_bytes: float) -> _Refinement | None:
+        """Of the next rungs of the ladders that are in use already, the one that gains most for a byte."""
+        uses = Counter(state.ladder_of[state.begun : state.geometry.shards])
+        best: _Refinement | None = None
+        for number, sent in self._sent.items():
+            ladder = state.ladders[number]
+            if uses[number] == 0 or ladder.rungs[sent].distortion <= self.enough:
+                continue
+            for rung in ladder.rungs[sent + 1 : sent + 1 + NEXT_RUNGS]:
+                candidate = self._refinement(state, number, ladder, ladder.rungs[sent], rung)
+                if candidate is None or candidate.size_bytes > window_bytes / 2:
+                    break
+                if best is None or candidate.gain > best.gain:
+                    best = candidate
+        return best
+
+    def _refinement(
+        self, state: StreamState, number: int, ladder: Ladder, sent: Rung, rung: Rung
+    ) -> _Refinement | None:
+        """What refining a ladder would bring; None where it would come too late for every shard."""
+        size_bytes = state.cost_bytes(ladder, rung)
+        ready_s = state.link_free_s + state.transfer_s(size_bytes) + state.reconstruct_s
+        served = [
+            shard
+            for shard in range(state.begun, state.geometry.shards)
+            if state.ladder_of[shard] == number and state.needed_s(shard) >= ready_s
+        ]
+        if not served:
+            return None
+        gain = len(served) * (sent.distortion - rung.distortion) / max(1, size_bytes)
+        return _Refinement(number, served[0], rung, size_bytes, gain)

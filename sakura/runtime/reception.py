@@ -1,0 +1,219 @@
+"""What an edit has asked its cloud for, what has come of it, and how fast."""
+
+import dataclasses
+from collections.abc import Iterable
+
+from sakura.cloud.protocol import PIECE_BYTES
+from sakura.cloud.source import Arrival, ShardDamagedError, ShardSource
+from sakura.codec.interface import Rung
+from sakura.control.estimators import Estimator, RateMeter, Sample
+from sakura.control.interface import Order, StreamState
+from sakura.events import BandwidthMeasured, EventSink, LaneFinished, RepresentationChosen
+from sakura.runtime.clock import RunClock, Signal
+
+
+@dataclasses.dataclass
+class _Fetch:
+    """A request under way: for which shard, what of it has not come, when it was asked, and what came so far."""
+
+    shard: int
+    missing: dict[int, None]  # in the order in which they come
+    asked_s: float
+    started_s: float | None = None
+    seen_bytes: int = 0
+
+
+class Reception:
+    """Orders go out, segments come in; ``unread`` holds those that no decoder has been given yet.
+
+    ``chosen[shard]`` are the segments of the representation that was decided for a shard, ``least[shard]`` those that
+    its execution waits for. ``changed`` is told of everything that happens.
+    """
+
+    def __init__(
+        self, source: ShardSource, state: StreamState, estimator: Estimator, clock: RunClock, emit: EventSink
+    ) -> None:
+        self.source, self.state, self.estimator = source, state, estimator
+        self.clock, self.emit = clock, emit
+        self.changed = Signal()
+        self.least: dict[int, frozenset[int]] = {}
+        self.chosen: dict[int, frozenset[int]] = {}
+        self.unread: dict[int, bytes] = {}
+        self.received_bytes = 0
+        self._fetches: dict[int, _Fetch] = {}  # in the order asked, which is the order of arrival
+        self._next_id = 0
+        self._refetched: set[int] = set()
+        self._meter = RateMeter()
+        self._last_byte_s = clock.now()
+
+    async def order(self, order: Order) -> None:
+        """Decide or refine a shard and ask for what that takes. Raises SourceLostError."""
+        state, shard = self.state, order.shard
+        ladder = state.ladder(shard)
+        segments = state.to_request(ladder, order.rung)
+        if shard == state.decided:
+            state.decided += 1
+            self.least[shard] = frozenset(ladder.segments(order.least))
+            self.chosen[shard] = frozenset(ladder.segments(order.rung))
+        representation = order.rung.representation
+        self.emit(
+            RepresentationChosen(
+                at_s=self.clock.now(),
+                shard=shard,
+                rank=representation.rank,
+                left_bits=representation.left_bits,
+                right_bits=representation.right_bits,
+                wanted_bytes=state.bytes_of(segments),
+                budget_bytes=order.budget_bytes,
+                predicted_mbps=state.predicted_mbps,
+                slack_s=state.slack_s(shard),
+                reason=order.reason,
+            )
+        )
+        if segments:
+            state.requested.update(segments)
+            await self._fetch(shard, segments)
+        self.changed.tell()
+
+    async def _fetch(self, shard: int, segments: Iterable[int]) -> None:
+        fetch = _Fetch(shard, dict.fromkeys(segments), self.clock.now())
+        if not self._fetches:
+            self._last_byte_s = fetch.asked_s + self.state.rtt_s
+        self._fetches[self._next_id] = fetch
+        self.state.outstanding_bytes += self.state.bytes_of(fetch.missing)
+        self._next_id += 1
+        await self.source.fetch(self._next_id - 1, list(fetch.missing))
+
+    async def drop_late(self, first_shard: int) -> None:
+        """Cancel requests none of whose segments serves ``first_shard`` or a later one. Raises SourceLostError."""
+        state = self.state
+        if not self._fetches:
+            return
+        useful: set[int] = set()
+        for number in set(state.ladder_of[first_shard:]):
+            useful.update(state.ladders[number].order)
+        for fetch_id, fetch in list(self._fetches.items()):
+            if useful.isdisjoint(fetch.missing):
+                self._forget(fetch_id)
+                self._tell(fetch, self.clock.now(), cut=True)
+                await self.source.cancel(fetch_id)
+
+    def _forget(self, fetch_id: int) -> None:
+        fetch = self._fetches.pop(fetch_id)
+        self.state.outstanding_bytes -= self.state.bytes_of(fetch.missing)
+
+    async def receive(self) -> None:
+        """Take in what comes, for ever. Raises SourceLostError, and ShardDamagedError on a segment damaged twice."""
+        previous_s = 0.0  # when the previous message arrived
+        while True:
+            arrival = await self.source.next()
+            self._last_byte_s = self.clock.now()
+            fetch = self._fetches.get(arrival.fetch_id)
+            if fetch is None:
+                continue
+            self._measure(arrival, fetch, previous_s)
+            previous_s = arrival.finished_s
+            damaged = await self._take(arrival, fetch)
+            self.changed.tell()
+            if arrival.complete:
+                self._forget(arrival.fetch_id)
+                self._tell(fetch, self.clock.of(arrival.finished_s), cut=False)
+            if damaged:
+                self._refetched.update(damaged)
+                await self._fetch(fetch.shard, damaged)
+
+    async def _take(self, arrival: Arrival, fetch: _Fetch) -> list[int]:
+        """Keep what has come in whole; returns what has to be asked for again."""
+        known_damaged = len(arrival.damaged)
+        segments = arrival.take()
+        damaged = arrival.damaged[known_damaged:]
+        for segment in [*segments, *damaged]:
+            if segment not in fetch.missing:
+                raise ShardDamagedError(f"The cloud sent segment {segment}, which was not asked for")
+            del fetch.missing[segment]
+            self.state.outstanding_bytes -= self.state.segment_bytes[segment]
+        for segment in damaged:
+            if segment in self._refetched:
+                raise ShardDamagedError(f"Segment {segment} of the cache came damaged twice")
+        self.unread.update(segments)
+        self.state.arrived.update(segments)
+        return damaged
+
+    def _measure(self, arrival: Arrival, fetch: _Fetch, previous_s: float) -> None:
+        """Tell the estimator what came since the last look; several messages may have."""
+        if fetch.started_s is None:
+            fetch.started_s = self.clock.of(arrival.started_s)
+            # The link had run dry if this request can only have reached the cloud after the last bytes left.
+            after_pause = fetch.asked_s + self.state.rtt_s > self.clock.of(previous_s)
+            self._take_sample(fetch, arrival, self._meter.arrived(arrival.started_s, 0, after_pause=after_pause))
+        size_bytes = arrival.wire_bytes - fetch.seen_bytes
+        fetch.seen_bytes = arrival.wire_bytes
+        self.received_bytes += size_bytes
+        self._take_sample(fetch, arrival, self._meter.arrived(arrival.finished_s, size_bytes, after_pause=False))
+
+    def _take_sample(self, fetch: _Fetch, arrival: Arrival, sample: Sample | None) -> None:
+        if sample is None:
+            return
+        self.estimator.add(sample)
+        self.state.measured = True
+        self.state.predicted_mbps = self.estimator.predict_mbps()
+        self.emit(
+            BandwidthMeasured(
+                at_s=self.clock.of(arrival.finished_s),
+                shard=fetch.shard,
+                measured_mbps=sample.rate_mbps,
+                predicted_mbps=self.state.predicted_mbps,
+            )
+        )
+
+    def _tell(self, fetch: _Fetch, at_s: float, *, cut: bool) -> None:
+        if fetch.started_s is not None:
+            self.emit(
+                LaneFinished(
+                    at_s=at_s,
+                    lane="receive",
+                    shard=fetch.shard,
+                    started_s=fetch.started_s,
+                    received_bytes=fetch.seen_bytes,
+                    cut=cut,
+                )
+            )
+
+    def is_there(self, shard: int) -> bool:
+        """Whether all that a shard waits for has come."""
+        least = self.least.get(shard)
+        return least is not None and least <= self.state.arrived
+
+    def rung_there(self, shard: int) -> Rung:
+        """The finest representation of a shard of which everything has come; the coarsest if none has."""
+        ladder, arrived = self.state.ladder(shard), self.state.arrived
+        there = (rung for rung in reversed(ladder.rungs) if arrived.issuperset(ladder.segments(rung)))
+        return next(there, ladder.rungs[0])
+
+    def wait_s(self, shard: int) -> float:
+        """How long until all that a shard waits for will have come, as far as one can tell."""
+        state, now = self.state, self.clock.now()
+        least = self.least.get(shard)
+        if least is None:
+            ladder = state.ladder(shard)
+            return max(state.rtt_s, state.transfer_s(state.outstanding_bytes)) + state.transfer_s(
+                state.cost_bytes(ladder, ladder.rungs[0])
+            )
+        wanted = set(least - state.arrived)
+        ahead_bytes, first_byte_s = 0, 0.0
+        for fetch in self._fetches.values():
+            if not wanted:
+                break
+            for segment in fetch.missing:
+                if not wanted:
+                    break
+                ahead_bytes += state.segment_bytes[segment]
+                wanted.discard(segment)
+            first_byte_s = max(first_byte_s, fetch.asked_s + state.rtt_s)
+        return max(self.silence_s(), first_byte_s - now, 0.0) + state.transfer_s(ahead_bytes)
+
+    def silence_s(self) -> float:
+        """For how long nothing has come that was due; a network that has been silent will be so as long again."""
+        if not self._fetches:
+            return 0.0
+        return max(0.0, self.clock.now() - self._last_byte_s - self.state.transfer_s(PIECE_BYTES))
