@@ -62,16 +62,43 @@ Send = Callable[[bytes], Awaitable[None]]
 
 
 class _Link:
-    """An emulated link's settings; the paced links in use under its id follow its changes."""
+    """An emulated link. Streams that name it share its rate; its trace goes on from where the first of them began."""
 
     def __init__(self, message: EmulateLink, trace: Trace) -> None:
         self.rtt_s, self.offset_s, self.trace = message.rtt_s, message.offset_s, trace
-        self.in_use: set[PacedLink] = set()
+        self._paced: PacedLink | None = None
+        self._users = 0
+        self._began_s: float | None = None
 
     def change(self, trace: Trace) -> None:
         self.trace = trace
-        for link in self.in_use:
-            link.set_trace(trace)
+        if self._paced:
+            self._paced.set_trace(trace)
+
+    def join(self) -> PacedLink:
+        """The link for one more stream, which must :meth:`leave` it in the end."""
+        now_s = asyncio.get_running_loop().time()
+        self._began_s = now_s if self._began_s is None else self._began_s
+        if self._paced is None:
+            self._paced = PacedLink(
+                self.trace,
+                rtt_s=self.rtt_s,
+                offset_s=self.offset_s + now_s - self._began_s,
+                deliver=_nowhere,
+                max_queued_bytes=LINK_QUEUE_BYTES,
+            )
+        self._users += 1
+        return self._paced
+
+    async def leave(self) -> None:
+        self._users -= 1
+        if self._users == 0 and self._paced:
+            paced, self._paced = self._paced, None
+            await paced.close()
+
+
+async def _nowhere(message: bytes) -> None:
+    """Every message says itself where it goes."""
 
 
 class _Stream:
@@ -89,17 +116,8 @@ class _Stream:
         self._damaged = damaged
         self.fetches: asyncio.Queue[Fetch] = asyncio.Queue(MAX_QUEUED_FETCHES)
         self.pending: set[int] = set()  # fetches that have not been sent in whole
-        self._paced: PacedLink | None = None
+        self._paced = link.join() if link else None
         self._send = send
-        if link:
-            self._paced = PacedLink(
-                link.trace,
-                rtt_s=link.rtt_s,
-                offset_s=link.offset_s,
-                deliver=send,
-                max_queued_bytes=LINK_QUEUE_BYTES,
-            )
-            link.in_use.add(self._paced)
         self._task = asyncio.create_task(self._run())
 
     @property
@@ -137,17 +155,29 @@ class _Stream:
             await self._pass(Piece(self.number, fetch.fetch_id, data[start : start + PIECE_BYTES]))
 
     async def _pass(self, message: FromCloud) -> None:
+        fetch_id = message.fetch_id if isinstance(message, FetchHeader | Piece) else None
         if self._paced:
-            await self._paced.send(encode(message))
+            await self._paced.send(encode(message), deliver=self._deliver, owner=(self, fetch_id))
         else:
             await self._send(encode(message))
+
+    async def _deliver(self, message: bytes) -> None:
+        """What leaves the link; a device that is gone must not stop the others on it."""
+        with contextlib.suppress(ConnectionClosed):
+            await self._send(message)
+
+    def cancel(self, fetch_id: int) -> None:
+        """Send nothing more of a fetch, not even what waits before the link."""
+        self.pending.discard(fetch_id)
+        if self._paced:
+            self._paced.drop_queued(lambda owner: owner == (self, fetch_id))
 
     async def close(self) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         if self._paced and self.link:
-            self.link.in_use.discard(self._paced)
-            await self._paced.close()
+            self._paced.drop_queued(lambda owner: isinstance(owner, tuple) and owner[0] is self)
+            await self.link.leave()
 
 
 class CloudServer:
@@ -342,7 +372,7 @@ class _Session:
     def _cancel(self, message: Cancel) -> None:
         stream = self.streams.get(message.stream)
         if stream:
-            stream.pending.discard(message.fetch_id)
+            stream.cancel(message.fetch_id)
 
     async def _guarded(self, about: str, work: Awaitable[None]) -> None:
         try:

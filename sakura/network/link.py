@@ -15,10 +15,15 @@ _MAX_LATENESS_S = 0.25
 """The bottleneck pauses when a delivery is this late: the real connection below is slower than the trace."""
 
 
+Deliver = Callable[[bytes], Awaitable[None]]
+
+
 @dataclass
 class _Queued:
     message: bytes
     ready_s: float
+    deliver: Deliver
+    owner: object
 
 
 class LinkClosedError(Exception):
@@ -26,11 +31,11 @@ class LinkClosedError(Exception):
 
 
 class PacedLink:
-    """The downlink of one connection. Build it within a running event loop, and ``close`` it in the end.
+    """A downlink, of one connection or shared by several. Build it in a running event loop, ``close`` it in the end.
 
-    ``deliver`` is awaited with each message in order. If it raises, the link stops, and the next ``send`` raises the
-    same exception. ``offset_s`` is the time of the trace at which the link starts. ``max_queued_bytes`` bounds what
-    waits before the bottleneck; a larger message passes alone.
+    ``deliver`` is awaited with each message in order, unless ``send`` was given another way. If it raises, the link
+    stops, and the next ``send`` raises the same exception. ``offset_s`` is the time of the trace at which the link
+    starts. ``max_queued_bytes`` bounds what waits before the bottleneck; a larger message passes alone.
     """
 
     def __init__(
@@ -39,7 +44,7 @@ class PacedLink:
         *,
         rtt_s: float,
         offset_s: float,
-        deliver: Callable[[bytes], Awaitable[None]],
+        deliver: Deliver,
         max_queued_bytes: int = 256 * 1024,
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -53,7 +58,7 @@ class PacedLink:
         # The message on its way out: what was left of it at some time, and when all of it is through (or was).
         self._left_bytes = 0.0
         self._left_at_s = self._end_s = self._loop.time()
-        self._in_flight: deque[tuple[float, bytes]] = deque()
+        self._in_flight: deque[tuple[float, _Queued]] = deque()
         self._serialiser_wake = asyncio.Event()
         self._propagator_wake = asyncio.Event()
         self._room = asyncio.Event()
@@ -72,9 +77,10 @@ class PacedLink:
         """Bytes of messages that have not left the bottleneck, the present one counted in full."""
         return self._queued_bytes
 
-    async def send(self, message: bytes) -> None:
+    async def send(self, message: bytes, *, deliver: Deliver | None = None, owner: object = None) -> None:
         """Queue ``message`` behind those before it; waits while the queue is full.
 
+        ``owner`` is what :meth:`drop_queued` knows it by.
         Raises ``LinkClosedError`` after ``close``, and what ``deliver`` raised after that.
         """
         # The lock keeps senders that wait in their order.
@@ -91,13 +97,9 @@ class PacedLink:
                 self._sender_lag_s = max(0.0, now_s - self._end_s)
             elif self._queued_bytes == 0:
                 self._sender_lag_s = 0.0
-            self._waiting.append(_Queued(message, now_s - self._sender_lag_s))
+            self._waiting.append(_Queued(message, now_s - self._sender_lag_s, deliver or self._deliver, owner))
             self._queued_bytes += len(message)
             self._serialiser_wake.set()
-
-    async def uplink_delay(self) -> None:
-        """Wait as long as a small message takes from the device to the cloud."""
-        await asyncio.sleep(self._rtt_s / 2)
 
     def set_trace(self, trace: Trace) -> None:
         """Go on with ``trace`` at the present time since the start, also for the message on its way out."""
@@ -110,12 +112,12 @@ class PacedLink:
         else:
             self._trace = trace
 
-    def drop_queued(self, predicate: Callable[[bytes], bool]) -> int:
-        """Remove the messages that have not begun to leave and for which ``predicate`` holds; returns their bytes."""
+    def drop_queued(self, predicate: Callable[[object], bool]) -> int:
+        """Remove messages that have not begun to leave, if ``predicate`` holds for their owner; returns their bytes."""
         kept: deque[_Queued] = deque()
         dropped_bytes = 0
         for queued in self._waiting:
-            if predicate(queued.message):
+            if predicate(queued.owner):
                 dropped_bytes += len(queued.message)
             else:
                 kept.append(queued)
@@ -178,7 +180,7 @@ class PacedLink:
             self._time_rest_from(max(queued.ready_s, self._end_s))
             while self._end_s > self._loop.time():
                 await _wait(self._serialiser_wake, self._end_s)
-            self._in_flight.append((self._end_s + self._rtt_s / 2, queued.message))
+            self._in_flight.append((self._end_s + self._rtt_s / 2, queued))
             self._propagator_wake.set()
             self._leave_queue(len(queued.message))
 
@@ -188,10 +190,10 @@ class PacedLink:
             if not self._in_flight:
                 await _wait(self._propagator_wake, float("inf"))
                 continue
-            due_s, message = self._in_flight[0]
+            due_s, queued = self._in_flight[0]
             while due_s > self._loop.time():
                 await _wait(self._propagator_wake, due_s)
-            await self._deliver(message)
+            await queued.deliver(queued.message)
             self._in_flight.popleft()
             self._serialiser_wake.set()
 

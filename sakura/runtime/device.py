@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+import tenacity
 
 from sakura.backbone.editor import Editor
 from sakura.backbone.inputs import Request
@@ -15,9 +16,9 @@ from sakura.cloud.source import NoSource, ShardDamagedError, ShardSource, Source
 from sakura.codec import new_codec
 from sakura.codec.interface import CacheGeometry
 from sakura.codec.offers import offer_fault
-from sakura.control import new_controller
+from sakura.control import estimator_of, new_controller
 from sakura.control.budget import BudgetRule
-from sakura.control.estimators import DiscountedEstimator, Estimator
+from sakura.control.estimators import DEFAULT_MBPS, Estimator, new_estimator
 from sakura.control.interface import Controller, StreamState
 from sakura.control.shard_by_shard import ShardByShard
 from sakura.errors import UserError
@@ -32,6 +33,11 @@ from sakura.templates import TemplateAssets
 
 # What the last edit saw of its network is believed of the next one only so far.
 MAX_PRIOR_MBPS = 40.0
+
+# A stream that is lost is opened anew, in growing pauses, until the cloud has been away for RECONNECT_S.
+MAX_STREAMS_AN_EDIT = 6
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.02, 1.0
+RECONNECT_S = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +102,7 @@ class Device:
         self._cloud: CloudClient | None = None
         self._cloud_url = ""
         self._prepared: dict[tuple[str, str], PreparedTemplate] = {}
-        self._last_estimator: Estimator = DiscountedEstimator()
+        self._last_estimators: dict[System, Estimator] = {}
         self._resident: tuple[str, list[ShardKv]] | None = None
         self._one_at_a_time = asyncio.Lock()
 
@@ -280,14 +286,8 @@ class Device:
         emit: EventSink,
     ) -> Outcome:
         geometry, streamed, profile = prepared.geometry, STREAMED[job.system], prepared.profile
-        source: ShardSource
-        try:
-            cloud = await self.connect(cloud_url)
-            source = await cloud.open_stream(job.template_id, offer.codec, job.link_id)
-        except (UserError, SourceLostError) as error:
-            # The device knows the template, so it can still edit it by itself.
-            source = NoSource(str(error))
-        estimator = self._estimator(job.system)
+        opened = _Opened(self, job, offer.codec, cloud_url)
+        estimator = self._estimator(job)
         state = StreamState(
             geometry=geometry,
             ladders=offer.ladders,
@@ -303,25 +303,72 @@ class Device:
         try:
             pipeline = Pipeline(
                 state=state,
-                source=source,
+                source=await opened.first(),
                 run=self.engine.start(prepared.assets.for_editor(), request, geometry, codec),
                 controller=_controller(job, offer),
                 estimator=estimator,
                 clock=clock,
                 emit=emit,
                 patient=streamed.patient,
+                reopen=opened.again,
             )
             return await pipeline.edit()
         finally:
-            await source.close()
+            await opened.close()
 
-    def _estimator(self, system: System) -> Estimator:
-        """A new estimator. SAKURA's starts from what its last edit learned of the network; others leave no trace."""
-        if system != "sakura":
-            return DiscountedEstimator()
-        prior_mbps = min(MAX_PRIOR_MBPS, self._last_estimator.predict_mbps())
-        self._last_estimator = DiscountedEstimator(prior_mbps)
-        return self._last_estimator
+    def _estimator(self, job: Job) -> Estimator:
+        """A new estimator, which starts from what the system's last edit learned of the network."""
+        name = estimator_of(job.controller or STREAMED[job.system].controller)
+        last = self._last_estimators.get(job.system)
+        estimator = new_estimator(name, min(MAX_PRIOR_MBPS, last.predict_mbps()) if last else DEFAULT_MBPS)
+        if job.link_id is not None:  # what is fetched for a comparison passes no link, and says nothing of it
+            self._last_estimators[job.system] = estimator
+        return estimator
+
+
+class _Opened:
+    """The stream of an edit, opened anew when it is lost: the cloud may come back while the device computes."""
+
+    def __init__(self, device: Device, job: Job, codec: str, cloud_url: str) -> None:
+        self._device, self._job, self._codec, self._cloud_url = device, job, codec, cloud_url
+        self._source: ShardSource | None = None
+        self._again = 0
+
+    async def first(self) -> ShardSource:
+        try:
+            source: ShardSource = await self._open()
+        except (UserError, SourceLostError) as error:
+            # The device knows the template, so it can still edit it by itself.
+            source = NoSource(str(error))
+        self._source = source
+        return source
+
+    async def _open(self) -> ShardSource:
+        cloud = await self._device.connect(self._cloud_url)
+        return await cloud.open_stream(self._job.template_id, self._codec, self._job.link_id)
+
+    async def again(self, error: SourceLostError) -> ShardSource:
+        """Another stream, after growing pauses. Raises ``error`` after several tries, or one that goes as it came."""
+        await self.close()
+        self._again += 1
+        if self._again > MAX_STREAMS_AN_EDIT:
+            raise error
+        await asyncio.sleep(FIRST_PAUSE_S * 2 ** (self._again - 1))
+        retrying = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type((UserError, SourceLostError)),
+            wait=tenacity.wait_random_exponential(multiplier=FIRST_PAUSE_S, max=MAX_PAUSE_S),
+            stop=tenacity.stop_after_delay(RECONNECT_S),
+        )
+        try:
+            self._source = source = await retrying(self._open)
+        except tenacity.RetryError:
+            raise error from None
+        return source
+
+    async def close(self) -> None:
+        if self._source:
+            source, self._source = self._source, None
+            await source.close()
 
 
 def _controller(job: Job, offer: Description) -> Controller:

@@ -8,7 +8,6 @@ import numpy as np
 
 from sakura.cloud.protocol import FETCH_HEADER_BYTES, PIECE_BYTES, SEGMENT_HEADER_BYTES
 from sakura.cloud.source import Arrival
-from sakura.codec.interface import CacheGeometry
 from sakura.network.trace import Trace
 from sakura.runtime.engine import ShardKv, Span
 

@@ -18,7 +18,7 @@ from sakura.control.interface import Controller, StreamState
 from sakura.events import EventSink, FellBack, NetworkWait, ShardUsed
 from sakura.runtime.clock import RunClock
 from sakura.runtime.engine import EngineRun, ShardKv, Span
-from sakura.runtime.reception import Reception
+from sakura.runtime.reception import Reception, Reopen, no_other_source
 from sakura.runtime.telling import tell_span, tell_step
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,8 @@ class Outcome:
 class Pipeline:
     """One edit with a streamed cache.
 
-    ``patient`` does not give up on a slow network (the full cache as a baseline), only on a dead one.
+    ``reopen`` gives another source where one is lost. ``patient`` does not give up on a slow network (the full cache as
+    a baseline), only on a dead one.
     """
 
     def __init__(
@@ -74,10 +75,11 @@ class Pipeline:
         clock: RunClock,
         emit: EventSink,
         patient: bool = False,
+        reopen: Reopen = no_other_source,
     ) -> None:
         self.state, self.run, self.controller = state, run, controller
         self.clock, self.emit, self.patient = clock, emit, patient
-        self.reception = Reception(source, state, estimator, clock, emit)
+        self.reception = Reception(source, state, estimator, clock, emit, reopen)
         self._changed = self.reception.changed
         self._lost: Exception | None = None
         self._ready: dict[int, tuple[ShardKv, float]] = {}  # rebuilt and since when, not yet given to execution
@@ -243,6 +245,8 @@ class Pipeline:
             return None
         if self._lost:
             return f"{str(self._lost).rstrip('.')}, so the device computes the rest itself."
+        if self.reception.broken:
+            return f"{str(self.reception.broken).rstrip('.')}, so the device computes on by itself meanwhile."
         self._update_state()
         state, waited_s = self.state, self._waited_s()
         if self.patient:

@@ -1,15 +1,23 @@
 """What an edit has asked its cloud for, what has come of it, and how fast."""
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from sakura.cloud.protocol import PIECE_BYTES
-from sakura.cloud.source import Arrival, ShardDamagedError, ShardSource
+from sakura.cloud.source import Arrival, ShardDamagedError, ShardSource, SourceLostError
 from sakura.codec.interface import Rung
 from sakura.control.estimators import Estimator, RateMeter, Sample
 from sakura.control.interface import Order, StreamState
 from sakura.events import BandwidthMeasured, EventSink, LaneFinished, RepresentationChosen
 from sakura.runtime.clock import RunClock, Signal
+
+# Gives another source in the place of one that was lost, or raises a SourceLostError.
+Reopen = Callable[[SourceLostError], Awaitable[ShardSource]]
+
+
+async def no_other_source(error: SourceLostError) -> ShardSource:
+    raise error
 
 
 @dataclasses.dataclass
@@ -21,6 +29,8 @@ class _Fetch:
     asked_s: float
     started_s: float | None = None
     seen_bytes: int = 0
+    arrival: Arrival | None = None
+    arrival_bytes: int = 0  # seen of this arrival; a connection that broke leaves another one behind
 
 
 class Reception:
@@ -31,15 +41,23 @@ class Reception:
     """
 
     def __init__(
-        self, source: ShardSource, state: StreamState, estimator: Estimator, clock: RunClock, emit: EventSink
+        self,
+        source: ShardSource,
+        state: StreamState,
+        estimator: Estimator,
+        clock: RunClock,
+        emit: EventSink,
+        reopen: Reopen,
     ) -> None:
         self.source, self.state, self.estimator = source, state, estimator
+        self._reopen = reopen
         self.clock, self.emit = clock, emit
         self.changed = Signal()
         self.least: dict[int, frozenset[int]] = {}
         self.chosen: dict[int, frozenset[int]] = {}
         self.unread: dict[int, bytes] = {}
         self.received_bytes = 0
+        self.broken: SourceLostError | None = None  # while another source is looked for
         self._fetches: dict[int, _Fetch] = {}  # in the order asked, which is the order of arrival
         self._next_id = 0
         self._refetched: set[int] = set()
@@ -81,8 +99,9 @@ class Reception:
             self._last_byte_s = fetch.asked_s + self.state.rtt_s
         self._fetches[self._next_id] = fetch
         self.state.outstanding_bytes += self.state.bytes_of(fetch.missing)
-        self._next_id += 1
-        await self.source.fetch(self._next_id - 1, list(fetch.missing))
+        fetch_id, self._next_id = self._next_id, self._next_id + 1
+        with contextlib.suppress(SourceLostError):  # reception notices too, and asks again on the next source
+            await self.source.fetch(fetch_id, list(fetch.missing))
 
     async def drop_late(self, first_shard: int) -> None:
         """Cancel requests none of whose segments serves ``first_shard`` or a later one. Raises SourceLostError."""
@@ -96,17 +115,34 @@ class Reception:
             if useful.isdisjoint(fetch.missing):
                 self._forget(fetch_id)
                 self._tell(fetch, self.clock.now(), cut=True)
-                await self.source.cancel(fetch_id)
+                with contextlib.suppress(SourceLostError):
+                    await self.source.cancel(fetch_id)
 
     def _forget(self, fetch_id: int) -> None:
         fetch = self._fetches.pop(fetch_id)
         self.state.outstanding_bytes -= self.state.bytes_of(fetch.missing)
 
     async def receive(self) -> None:
-        """Take in what comes, for ever. Raises SourceLostError, and ShardDamagedError on a segment damaged twice."""
+        """Take in what comes, for ever, and go on with a new source when one is lost, where there is another one.
+
+        Raises SourceLostError, and ShardDamagedError on a segment damaged twice.
+        """
+        while True:
+            try:
+                await self._receive_from(self.source)
+            except SourceLostError as error:
+                self.broken = error
+                self.changed.tell()
+                self.source = await self._reopen(error)
+                self.broken = None
+            for fetch_id, fetch in self._fetches.items():
+                with contextlib.suppress(SourceLostError):
+                    await self.source.fetch(fetch_id, list(fetch.missing))
+
+    async def _receive_from(self, source: ShardSource) -> None:
         previous_s = 0.0  # when the previous message arrived
         while True:
-            arrival = await self.source.next()
+            arrival = await source.next()
             self._last_byte_s = self.clock.now()
             fetch = self._fetches.get(arrival.fetch_id)
             if fetch is None:
@@ -146,8 +182,11 @@ class Reception:
             # The link had run dry if this request can only have reached the cloud after the last bytes left.
             after_pause = fetch.asked_s + self.state.rtt_s > self.clock.of(previous_s)
             self._take_sample(fetch, arrival, self._meter.arrived(arrival.started_s, 0, after_pause=after_pause))
-        size_bytes = arrival.wire_bytes - fetch.seen_bytes
-        fetch.seen_bytes = arrival.wire_bytes
+        if arrival is not fetch.arrival:
+            fetch.arrival, fetch.arrival_bytes = arrival, 0
+        size_bytes = arrival.wire_bytes - fetch.arrival_bytes
+        fetch.arrival_bytes = arrival.wire_bytes
+        fetch.seen_bytes += size_bytes
         self.received_bytes += size_bytes
         self._take_sample(fetch, arrival, self._meter.arrived(arrival.finished_s, size_bytes, after_pause=False))
 
