@@ -38,10 +38,10 @@ def new_controller(name: str) -> Controller:
 
     Raises UserError if there is none.
     """
-    kind, _, level = name.partition(":")
+    kind, colon, level = name.partition(":")
     if kind == "fixed" and level.removeprefix("-").isdecimal():
         return ShardByShard(FixedRule(int(level)))
-    if level or kind not in CONTROLLERS:
+    if colon or kind not in CONTROLLERS:
         raise UserError(f"There is no controller {name!r}; use one of {', '.join(CONTROLLERS)}, or fixed:LEVEL.")
     return CONTROLLERS[kind].new()
 

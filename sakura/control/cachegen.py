@@ -8,7 +8,7 @@ class CacheGenRule:
 
     Before there is a throughput, as for the first chunk, the middle level is sent. Where no level meets its deadline,
     the most lossy one is sent; the pipeline computes on the device if that takes less time, which is CacheGen's last
-    level. Source: the SIGCOMM'24 paper, section on adaptation; its deadline is ours of a shard, when execution needs it.
+    level. Source: the SIGCOMM'24 paper, section on adaptation; its deadline is when execution needs the shard.
     """
 
     def choose(self, situation: Situation) -> Choice:

@@ -14,7 +14,7 @@ HORIZON_SHARDS = 5
 STALL_SHARDS = 0.25
 CHANGE_WEIGHT = 1.0
 LEAST_DISTORTION = 1e-3  # what loses less looks the same
-SLACK_LEVELS = 65  # of the slack in planning, as the paper's table has levels of the buffer
+SLACK_LEVELS = 49  # of the slack in planning, as the paper's table has levels of the buffer
 WINDOW_S = 0.010
 
 Floats = NDArray[np.float64]
@@ -36,31 +36,34 @@ def best_first(stages: list[Stage], *, slack_s: float, shard_s: float, previous_
     that executing the one before takes; more than ``LOOKAHEAD_SHARDS`` times that cannot be saved up.
     """
     stall_price = max(float(stage.quality.max()) for stage in stages) / (STALL_SHARDS * shard_s)
+    step_s = LOOKAHEAD_SHARDS * shard_s / (SLACK_LEVELS - 1)
     levels_s = np.linspace(0.0, LOOKAHEAD_SHARDS * shard_s, SLACK_LEVELS)
-    after: Floats | None = None  # (slack levels, rungs of this shard): what the later shards are worth then
+    after: Floats | None = None  # (rungs of this shard, slack levels): what the later shards are worth then
     for before, stage in zip(stages[-2::-1], stages[:0:-1], strict=True):
-        worth = _worth(stage, levels_s[:, None], after, levels_s, shard_s, stall_price)
-        changes = np.abs(stage.quality[None, :] - before.quality[:, None])
-        after = (worth[:, None, :] - CHANGE_WEIGHT * changes).max(axis=2)
-    worth = _worth(stages[0], np.array([[slack_s]]), after, levels_s, shard_s, stall_price)[0]
+        worth = _worth(stage, levels_s, after, shard_s, step_s, stall_price)
+        changes = np.abs(stage.quality[:, None] - before.quality)
+        after = (worth[:, None, :] - CHANGE_WEIGHT * changes[:, :, None]).max(axis=0)
+    worth = _worth(stages[0], np.array([slack_s]), after, shard_s, step_s, stall_price)[:, 0]
     if previous_quality is not None:
         worth = worth - CHANGE_WEIGHT * np.abs(stages[0].quality - previous_quality)
     return int(worth.argmax())
 
 
 def _worth(
-    stage: Stage, slack_s: Floats, after: Floats | None, levels_s: Floats, shard_s: float, stall_price: float
+    stage: Stage, slack_s: Floats, after: Floats | None, shard_s: float, step_s: float, stall_price: float
 ) -> Floats:
-    """What each rung is worth with all that follows, changes from the shard before left out: (slacks, rungs)."""
-    left_s = slack_s - stage.transfer_s
-    worth = stage.quality + stall_price * np.minimum(left_s, 0.0)
+    """What each rung is worth with all that follows, changes from the shard before left out: (rungs, slacks)."""
+    left_s = slack_s - stage.transfer_s[:, None]
+    saved_s = np.maximum(left_s, 0.0)
+    worth = stage.quality[:, None] + stall_price * (left_s - saved_s)
     if after is None:
         return worth
-    place = (np.maximum(left_s, 0.0) + shard_s) / (levels_s[1] - levels_s[0])
-    below = np.minimum(place.astype(np.int64), SLACK_LEVELS - 2)
-    share = np.minimum(place - below, 1.0)
-    rung = np.arange(len(stage.quality))
-    return worth + (1 - share) * after[below, rung] + share * after[below + 1, rung]
+    # Between the levels of the slack, interpolate.
+    place = np.minimum((saved_s + shard_s) / step_s, SLACK_LEVELS - 1.001)
+    level = place.astype(np.intp)
+    rung = np.arange(len(stage.quality))[:, None]
+    low = after[rung, level]
+    return worth + low + (place - level) * (after[rung, level + 1] - low)
 
 
 class RobustMpcController:
