@@ -19,6 +19,7 @@ from sakura.codec.sakura import SakuraCodec
 from sakura.templates import TemplateAssets
 
 TEMPLATE = tiny_template("tiny-face")
+SAKURA, UNCOMPRESSED = SakuraCodec(), new_codec("uncompressed")
 
 
 @pytest.fixture(params=["folder", "memory"])
@@ -38,7 +39,7 @@ def again(store: CacheStore) -> CacheStore:
 
 
 def test_url_follows_from_everything_that_the_cache_is_made_of(tmp_path: Path, tiny_editor: Editor) -> None:
-    codec, store = SakuraCodec(), CacheStore(tmp_path, tiny_editor)
+    codec, store = SAKURA, CacheStore(tmp_path, tiny_editor)
     other_model = CacheStore(tmp_path, Editor(tiny_model(1), "another"))
     sensitive = Editor(tiny_model(), "tiny", 2 * tiny_editor.sensitivity)
     other_mask = dataclasses.replace(TEMPLATE, mask=~TEMPLATE.mask)
@@ -53,7 +54,7 @@ def test_url_follows_from_everything_that_the_cache_is_made_of(tmp_path: Path, t
         store.url(dataclasses.replace(TEMPLATE, template_id="renamed"), codec),
         store.url(TEMPLATE, msgspec.structs.replace(codec, q=0.5)),
         store.url(TEMPLATE, msgspec.structs.replace(codec, ranks=(4, 8))),
-        store.url(TEMPLATE, new_codec("uncompressed")),
+        store.url(TEMPLATE, UNCOMPRESSED),
     ]
     assert len(set(urls)) == len(urls)
     assert all(url.startswith(f"{tmp_path}/") and url.endswith(".sakura") for url in urls)
@@ -65,19 +66,19 @@ def test_url_follows_from_everything_that_the_cache_is_made_of(tmp_path: Path, t
 
 def test_builds_once_with_progress(store: CacheStore) -> None:
     progress: list[float] = []
-    container = store.get(TEMPLATE, "sakura", progress.append)
+    container = store.get(TEMPLATE, SAKURA, progress.append)
     assert progress[0] == 0.0
     assert progress[-1] == pytest.approx(1.0)
     assert container.index.model == store.editor.fingerprint
     assert container.index.template == TEMPLATE.fingerprint
-    assert stored(store, TEMPLATE, SakuraCodec())
-    assert stored(store, TEMPLATE, new_codec("uncompressed"))
+    assert stored(store, TEMPLATE, SAKURA)
+    assert stored(store, TEMPLATE, UNCOMPRESSED)
 
     more: list[float] = []
-    assert store.get(TEMPLATE, "sakura", more.append) is container
-    assert store.opened(TEMPLATE, "sakura") is container
-    assert store.opened(tiny_template("tiny-hat"), "sakura") is None
-    assert again(store).get(TEMPLATE, "uncompressed", more.append).geometry == container.geometry
+    assert store.get(TEMPLATE, SAKURA, more.append) is container
+    assert store.opened(TEMPLATE, SAKURA) is container
+    assert store.opened(tiny_template("tiny-hat"), SAKURA) is None
+    assert again(store).get(TEMPLATE, UNCOMPRESSED, more.append).geometry == container.geometry
     assert not more
 
 
@@ -93,30 +94,30 @@ def test_arrays_are_what_was_captured(store: CacheStore) -> None:
 
 @pytest.mark.parametrize("place", [3, 9, 20, -1])
 def test_damaged_file_is_built_anew(store: CacheStore, place: int) -> None:
-    store.get(TEMPLATE, "sakura")
-    whole = stored(store, TEMPLATE, SakuraCodec())
+    store.get(TEMPLATE, SAKURA)
+    whole = stored(store, TEMPLATE, SAKURA)
     damaged = bytearray(whole)
     damaged[place] ^= 0xFF
-    write_file(store.url(TEMPLATE, SakuraCodec()), bytes(damaged))
-    again(store).get(TEMPLATE, "sakura").read_all()
-    assert stored(store, TEMPLATE, SakuraCodec()) == whole
+    write_file(store.url(TEMPLATE, SAKURA), bytes(damaged))
+    again(store).get(TEMPLATE, SAKURA).read_all()
+    assert stored(store, TEMPLATE, SAKURA) == whole
 
 
 def test_file_of_another_template_or_model_is_built_anew(store: CacheStore) -> None:
-    other, codec = tiny_template("tiny-hat"), SakuraCodec()
+    other, codec = tiny_template("tiny-hat"), SAKURA
     other_model = CacheStore(store.folder, Editor(tiny_model(1), "another"))
     for strangers, template in ((store, other), (other_model, TEMPLATE)):
-        strangers.get(template, "sakura")
+        strangers.get(template, SAKURA)
         write_file(store.url(TEMPLATE, codec), stored(strangers, template, codec))
-        index = again(store).get(TEMPLATE, "sakura").index
+        index = again(store).get(TEMPLATE, SAKURA).index
         assert (index.model, index.template) == (store.editor.fingerprint, TEMPLATE.fingerprint)
 
 
 def test_forgotten_container_is_verified_again(store: CacheStore) -> None:
-    container = store.get(TEMPLATE, "sakura")
+    container = store.get(TEMPLATE, SAKURA)
     store.forget(container)
-    assert store.opened(TEMPLATE, "sakura") is None
-    renewed = store.get(TEMPLATE, "sakura")
+    assert store.opened(TEMPLATE, SAKURA) is None
+    renewed = store.get(TEMPLATE, SAKURA)
     assert renewed is not container
     assert renewed.index == container.index
 
@@ -137,5 +138,5 @@ def test_importance_is_kept_and_built_anew(store: CacheStore) -> None:
 
 
 def test_container_opens_by_url(store: CacheStore) -> None:
-    known = store.get(TEMPLATE, "sakura")
-    assert Container(store.url(TEMPLATE, SakuraCodec())).index == known.index
+    known = store.get(TEMPLATE, SAKURA)
+    assert Container(store.url(TEMPLATE, SAKURA)).index == known.index
