@@ -6,10 +6,12 @@ import gradio as gr
 
 from sakura.lab.service import Lab
 from sakura.pictures import MAX_FILE_BYTES
+from sakura.race import Races
 from sakura.studio import Studio
 from ui.edit import EditView
 from ui.lab import LabView
 from ui.parts import header
+from ui.race import RaceView
 from ui.theme import FONTS, page_head, page_theme
 
 UPLOAD_CHECK_S = 600
@@ -27,6 +29,9 @@ def build_page(studio: Studio, lab: Lab) -> gr.Blocks:
     ) as page:
         header("edit", device_names)
         EditView(studio).build()
+    with page.route("Race", "/race"):
+        header("race", device_names)
+        RaceView(studio, Races(studio)).build()
     with page.route("Compression lab", "/lab"):
         header("lab", device_names)
         LabView(studio, lab).build()

@@ -169,7 +169,7 @@ def pictures() -> gr.HTML:
     )
 
 
-PAGES = {"edit": ("./", "Edit"), "lab": ("./lab", "Compression lab")}
+PAGES = {"edit": ("./", "Edit"), "race": ("./race", "Race"), "lab": ("./lab", "Compression lab")}
 
 
 def header(page: str, device_names: Callable[[object], list[str]]) -> gr.HTML:
