@@ -17,7 +17,7 @@ TOKENS_FILE = DATA.parent / "ui" / "static" / "tokens.css"
 FONTS = DATA / "fonts"
 FONT = "Atkinson Hyperlegible Next, system-ui, sans-serif"
 # What Altair makes of layers and panels.
-Drawn = alt.LayerChart | alt.FacetChart | alt.HConcatChart
+Drawn = alt.LayerChart | alt.FacetChart | alt.HConcatChart | alt.VConcatChart | alt.ConcatChart
 SMALL_PX, LABEL_PX = 12, 13
 PNG_SCALE = 2
 HALO_PX = 3

@@ -315,10 +315,17 @@ def bench_edit(
 
 @app.command()
 def reproduce(
-    figure: Annotated[str, typer.Argument(help="fig2, fig8, fig13, fig15, fig19 or ablation.")],
+    figure: Annotated[
+        str, typer.Argument(help="fig2, fig3, fig8 to 13, fig15 to 19, table2, headline or ablation.")
+    ],
     quick: Annotated[bool, typer.Option("--quick", help="Few requests: a first look, in a minute.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write rows, claims and scope here.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the chart (SVG, PNG) and its rows (CSV).")] = None,
+    scale: Annotated[str, typer.Option(help="nano: real sockets; paper: modelled, in virtual time.")] = "nano",
+    trace: Annotated[
+        list[str] | None, typer.Option(help="Trace id, Mbit/s or file instead of the figure's own; may be repeated.")
+    ] = None,
+    rows: Annotated[Path | None, typer.Option(help="Use the rows that headline --json wrote.")] = None,
     model: Annotated[Path | None, typer.Option(help="Checkpoint folder; the shipped one if absent.")] = None,
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
 ) -> None:
@@ -326,7 +333,7 @@ def reproduce(
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, str(threads))
     with _sentences():
-        from sakura.reproduce.figure import Scope, as_json, figure_module, make_folder, write_files
+        from sakura.reproduce.figure import Scope, as_json, figure_module, make_folder, rows_from, write_files
 
         module = figure_module(figure)
         for folder in filter(None, (out, json_file and json_file.parent)):
@@ -341,7 +348,11 @@ def reproduce(
         from sakura.templates import TemplateLibrary
 
         torch.set_num_threads(threads)
-        scope, editor = Scope(quick), Editor.load(model or MODEL_FOLDER)
+        if scale not in ("nano", "paper"):
+            raise UserError(f"There is no scale {scale!r}; use nano or paper.")
+        networks = tuple(_trace(name) for name in trace or [])
+        scope = Scope(quick, "paper" if scale == "paper" else "nano", networks, rows_from(rows) if rows else ())
+        editor = Editor.load(model or MODEL_FOLDER)
         with typer.progressbar(length=1000, label="Measuring", file=typer.get_text_stream("stderr")) as bar:
 
             def progress(done: float) -> None:

@@ -54,6 +54,12 @@ def compare(picture: np.ndarray, reference: np.ndarray, mask: np.ndarray | None)
     )
 
 
+def masked_psnr_ssim(picture: np.ndarray, reference: np.ndarray, mask: np.ndarray) -> tuple[float, float]:
+    """PSNR in dB and SSIM of the edited region alone: what :func:`compare` says of it, without LPIPS."""
+    _check(picture, reference, mask)
+    return psnr_db(picture[mask], reference[mask]), float(_ssim(picture, reference)[1][mask].mean())
+
+
 def _check(picture: np.ndarray, reference: np.ndarray, mask: np.ndarray | None) -> None:
     height, width = picture.shape[:2]
     if picture.shape != reference.shape:

@@ -1,22 +1,8 @@
 """The deadline rule: the finest representation whose transfer hides, cut to what has come where it is late."""
 
-from collections.abc import Sequence
-
-from sakura.codec.interface import Rung
 from sakura.control.interface import Choice, Situation
 
 SLACK_SHARE = 0.25
-# What a shard should not lose more than, if that takes no longer than so many shards take to execute: where nothing can
-# hide a transfer, a little waiting spares the picture much.
-WORTH_SENDING = 0.1
-WORTH_SHARDS = 3
-
-
-def least_worth_sending(rungs: Sequence[Rung], predicted_mbps: float, shard_s: float) -> Rung:
-    """The coarsest rung that keeps most of what matters, or the coarsest of all if that one takes too long."""
-    worth = next((rung for rung in rungs if rung.distortion <= WORTH_SENDING), rungs[-1])
-    transfer_s = 8e-6 * worth.size_bytes / predicted_mbps
-    return worth if transfer_s <= WORTH_SHARDS * shard_s else rungs[0]
 
 
 class DeadlineRule:

@@ -37,6 +37,7 @@ class StreamState:
     requested: set[int] = dataclasses.field(default_factory=set)
     arrived: set[int] = dataclasses.field(default_factory=set)
     outstanding_bytes: int = 0
+    first_ready_s: float | None = None  # when the first shard is expected to be rebuilt, once it has been asked for
 
     def ladder(self, shard: int) -> Ladder:
         return self.ladders[self.ladder_of[shard]]
@@ -64,7 +65,7 @@ class StreamState:
         """When execution comes to a shard if nothing makes it wait; the first one waits for its own transfer."""
         start = max(self.now_s, self.free_s)
         if self.begun == 0 and shard > 0:
-            start = max(start, self.link_free_s)
+            start = max(start, self.link_free_s if self.first_ready_s is None else self.first_ready_s)
         return start + (shard - self.begun) * self.shard_s
 
     def slack_s(self, shard: int) -> float:
@@ -93,7 +94,7 @@ class Controller(Protocol):
     def next(self, state: StreamState) -> Order | None:
         """The next order, or None to be asked again when something has changed.
 
-        Shards are decided in order: the shard of an order is ``state.decided`` or a lower one.
+        Shards are decided in order: an order for shard ``state.decided`` decides it, any other one only fetches ahead.
         """
         ...
 

@@ -7,9 +7,9 @@ under way, and whether there is time for refinements before the next shard that 
 
 import dataclasses
 from collections import Counter
+from collections.abc import Sequence
 
 from sakura.codec.interface import Ladder, Rung
-from sakura.control.deadline import least_worth_sending
 from sakura.control.interface import Order, StreamState
 
 # Under way at once: what a round trip carries, and so much more that the link does not run dry between two requests.
@@ -19,7 +19,18 @@ WINDOW_S = 0.010
 SPARE_SHARE = 0.5
 ENOUGH = 0.006  # a shard that loses no more than this is not refined
 NEXT_RUNGS = 3  # how many finer rungs of a ladder are compared
+# What a shard should not lose more than, if that takes no longer than so many shards take to execute: where nothing can
+# hide a transfer, a little waiting spares the picture much.
+WORTH_SENDING = 0.1
+WORTH_SHARDS = 3
 AHEAD_SHARDS = 2  # a shard is decided at the latest so long before execution comes to it
+
+
+def least_worth_sending(rungs: Sequence[Rung], predicted_mbps: float, shard_s: float) -> Rung:
+    """The coarsest rung that keeps most of what matters, or the coarsest of all if that one takes too long."""
+    worth = next((rung for rung in rungs if rung.distortion <= WORTH_SENDING), rungs[-1])
+    transfer_s = 8e-6 * worth.size_bytes / predicted_mbps
+    return worth if transfer_s <= WORTH_SHARDS * shard_s else rungs[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,9 +79,7 @@ class ProgressiveController:
         number = state.ladder_of[shard]
         self._sent[number] = max(self._sent.get(number, -1), ladder.rungs.index(rung))
         sent = ladder.rungs[self._sent[number]]
-        return Order(
-            shard, sent, self._least(state, shard), state.cost_bytes(ladder, sent), reason
-        )
+        return Order(shard, sent, self._least(state, shard), state.cost_bytes(ladder, sent), reason)
 
     def _least(self, state: StreamState, shard: int) -> Rung:
         """What a shard waits for: little, unless the network is so fast that more costs next to nothing."""

@@ -5,13 +5,14 @@ import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import pandas as pd
 
 from sakura.cache.store import CacheStore
 from sakura.charts import Drawn, save_chart
 from sakura.errors import UserError
+from sakura.network.trace import Trace
 from sakura.templates import TemplateLibrary
 
 Row = dict[str, object]
@@ -19,18 +20,33 @@ Progress = Callable[[float], None]
 
 REQUESTS = 30
 QUICK_REQUESTS = 1
+STREAMED_REQUESTS, QUICK_STREAMED_REQUESTS = 20, 2
+Scale: TypeAlias = Literal["nano", "paper"]
+RTT_S: dict[Scale, float] = {"nano": 0.020, "paper": 0.040}
 
 
 @dataclasses.dataclass(frozen=True)
 class Scope:
-    """How much is measured. ``quick`` is for a first look, within a minute; its numbers are of few requests."""
+    """How much is measured. ``quick`` is for a first look, within a minute; its numbers are of few requests.
+
+    ``scale``: the nano model over real sockets, or the paper's models in virtual time. ``networks`` are traces to use
+    instead of a figure's own, ``known`` rows that were measured before. These concern figures of streaming alone.
+    """
 
     quick: bool
+    scale: Scale = "nano"
+    networks: tuple[Trace, ...] = ()
+    known: tuple[Row, ...] = ()
 
     @property
     def requests(self) -> int:
         """Requests a workload."""
         return QUICK_REQUESTS if self.quick else REQUESTS
+
+    @property
+    def streamed_requests(self) -> int:
+        """Requests a workload and network, where edits are streamed."""
+        return QUICK_STREAMED_REQUESTS if self.quick else STREAMED_REQUESTS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +91,16 @@ FIGURES = {
     "fig15": "sakura.reproduce.fig15_bytes_quality",
     "fig19": "sakura.reproduce.fig19_exponent",
     "ablation": "sakura.reproduce.ablation",
+    "fig3": "sakura.reproduce.fig3_required_ratio",
+    "fig9": "sakura.reproduce.fig9_timeline",
+    "fig10": "sakura.reproduce.fig10_latency_spread",
+    "fig11": "sakura.reproduce.fig11_one_trace",
+    "fig12": "sakura.reproduce.fig12_latency",
+    "fig16": "sakura.reproduce.fig16_mask_share",
+    "fig17": "sakura.reproduce.fig17_networks",
+    "fig18": "sakura.reproduce.fig18_resolution",
+    "table2": "sakura.reproduce.table2_quality",
+    "headline": "sakura.reproduce.headline",
 }
 
 
@@ -87,8 +113,19 @@ def figure_module(name: str) -> FigureModule:
 
 def as_json(figure: Figure, scope: Scope, model: str) -> str:
     """``model`` is the model's fingerprint, of which the start is kept."""
-    measured = {"quick": scope.quick, "requests": scope.requests, "model": model[:8]}
+    measured = {"quick": scope.quick, "scale": scope.scale, "requests": scope.requests, "model": model[:8]}
     return json.dumps({**dataclasses.asdict(figure), "scope": measured}, indent=1) + "\n"
+
+
+def rows_from(path: Path) -> tuple[Row, ...]:
+    """The rows that :func:`as_json` wrote. Raises UserError on a file that holds none."""
+    try:
+        rows = json.loads(path.read_text())["rows"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} holds no measured rows; give a file that --json of a figure wrote.") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise UserError(f"{path} holds no measured rows; give a file that --json of a figure wrote.")
+    return tuple(rows)
 
 
 def make_folder(folder: Path) -> None:

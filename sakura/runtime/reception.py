@@ -71,6 +71,9 @@ class Reception:
         segments = state.to_request(ladder, order.rung)
         if shard == state.decided:
             state.decided += 1
+            if shard == 0:
+                transfer_s = state.transfer_s(state.bytes_of(segments))
+                state.first_ready_s = state.link_free_s + transfer_s + state.reconstruct_s
             self.least[shard] = frozenset(ladder.segments(order.least))
             self.chosen[shard] = frozenset(ladder.segments(order.rung))
         representation = order.rung.representation

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from offers import ANY, SHARD_S, rung_lists, situation
 
 from sakura.codec.interface import Rung
-from sakura.control.deadline import WORTH_SENDING, WORTH_SHARDS, DeadlineRule, least_worth_sending
+from sakura.control.deadline import DeadlineRule
 
 
 @given(rung_lists(), st.floats(-1, 2), st.floats(0.01, 1000))
@@ -59,12 +59,3 @@ def test_numbers_stay_finite_on_a_dead_network() -> None:
     choice = DeadlineRule().choose(situation([Rung(ANY, 0, 1, 100, 0.5)], slack_s=-math.inf, mbps=1e-9))
     assert choice.budget_bytes == 0
     assert "late already" in choice.reason
-
-
-@given(rung_lists(), st.floats(0.01, 1000))
-def test_what_is_worth_sending_is_soon_there(rungs: list[Rung], mbps: float) -> None:
-    least = least_worth_sending(rungs, mbps, SHARD_S)
-    if least is not rungs[0]:
-        assert 8e-6 * least.size_bytes / mbps <= WORTH_SHARDS * SHARD_S
-        coarser = rungs[rungs.index(least) - 1]
-        assert coarser.distortion > WORTH_SENDING

@@ -1,10 +1,18 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from offers import Offer, equal_offer, progressive_offers
+from offers import SHARD_S, Offer, equal_offer, progressive_offers, rung_lists
 from streams import Stream
 
+from sakura.codec.interface import Rung
 from sakura.control.interface import StreamState
-from sakura.control.progressive import WINDOW_BYTES, WINDOW_S, ProgressiveController
+from sakura.control.progressive import (
+    WINDOW_BYTES,
+    WINDOW_S,
+    WORTH_SENDING,
+    WORTH_SHARDS,
+    ProgressiveController,
+    least_worth_sending,
+)
 
 
 def window_bytes(state: StreamState) -> float:
@@ -66,3 +74,12 @@ def test_a_refinement_serves_every_later_step() -> None:
     stream = Stream(equal_offer(8, ladders=1), ProgressiveController(), mbps=20, predicted_mbps=20)
     stream.run()
     assert stream.state.arrived == {0, 1, 2}
+
+
+@given(rung_lists(), st.floats(0.01, 1000))
+def test_what_is_worth_sending_is_soon_there(rungs: list[Rung], mbps: float) -> None:
+    least = least_worth_sending(rungs, mbps, SHARD_S)
+    if least is not rungs[0]:
+        assert 8e-6 * least.size_bytes / mbps <= WORTH_SHARDS * SHARD_S
+        coarser = rungs[rungs.index(least) - 1]
+        assert coarser.distortion > WORTH_SENDING

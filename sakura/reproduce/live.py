@@ -1,0 +1,265 @@
+"""Edits through the real cloud, link and device of this machine: one row an edit, for every system and network."""
+
+import dataclasses
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from sakura.backbone.inputs import Request
+from sakura.cache.store import CacheStore
+from sakura.errors import UserError
+from sakura.events import AnyEvent, LaneFinished, RunFailed, RunFinished, ShardUsed, System
+from sakura.metrics import MAX_PSNR_DB, masked_psnr_ssim
+from sakura.network.trace import Trace
+from sakura.pictures import from_png
+from sakura.prompts import prompt_for
+from sakura.reproduce.quality import Stored
+from sakura.reproduce.workloads import WORKLOADS, held_out_requests, make_case
+from sakura.studio import EditRequest, LocalRoles, Studio
+from sakura.systems import streamed_codec
+from sakura.templates import TemplateAssets, TemplateLibrary
+
+Row = dict[str, object]
+RUN_TIMEOUT_S = 120.0
+NEAREST = "fixed:nearest"  # the level whose PSNR is nearest to SAKURA's on that network, found before measuring
+FULL_CACHE_EVERY = 4  # a download of the whole cache takes seconds, so that only every fourth request tries it
+LEVEL_REQUESTS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Contestant:
+    """A system, with its own controller unless another one is named."""
+
+    system: System
+    controller: str = ""
+
+
+MAIN = tuple(Contestant(system) for system in ("sakura", "intq", "cachegen", "full_cache", "on_device"))
+VARIANTS = (
+    Contestant("sakura", "choose-before-send"),
+    Contestant("sakura", "deadline"),
+    Contestant("sakura", "robust-mpc"),
+    Contestant("cachegen", "fixed:-1"),
+    Contestant("cachegen", NEAREST),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+    """One held-out request of a workload, as it is asked of the studio; where it starts is a place of its own."""
+
+    workload: str
+    number: int
+    template: TemplateAssets
+    asked: EditRequest
+
+
+@contextmanager
+def running_studio() -> Iterator[Studio]:
+    """A studio with a cloud and a device on this machine, ready for edits."""
+    studio = Studio()
+    try:
+        with LocalRoles(studio):
+            yield studio
+    finally:
+        studio.close()
+
+
+def planned_requests(library: TemplateLibrary, requests: int, trace: Trace, rtt_s: float) -> list[Planned]:
+    """``requests`` held-out requests a workload over its drawn templates in turn, at random places of the trace."""
+    planned = []
+    for workload, task in WORKLOADS.items():
+        templates = [template for template in library if template.task == task and template.person is not None]
+        for index, template in enumerate(templates):
+            share = len(range(index, requests, len(templates)))
+            for order, request in enumerate(held_out_requests(template, share) if share else []):
+                number = index + order * len(templates)
+                offset_s = random.Random(f"{trace.name}/{workload}/{number}").uniform(0, trace.duration_s)
+                asked = _asked(template, request, trace, rtt_s, offset_s)
+                planned.append(Planned(workload, number, template, asked))
+    return sorted(planned, key=lambda each: each.number)
+
+
+def _asked(template: TemplateAssets, request: Request, trace: Trace, rtt_s: float, offset_s: float) -> EditRequest:
+    return EditRequest(
+        template_id=template.template_id,
+        system="sakura",
+        trace=trace,
+        reference=request.reference,
+        prompt=prompt_for(template.subject, request.words) if request.reference is None else "",
+        rtt_s=rtt_s,
+        trace_offset_s=offset_s,
+        seed=request.seed,
+        measure=False,
+    )
+
+
+def run_edit(studio: Studio, request: EditRequest) -> list[AnyEvent]:
+    """Run a request to its end and return its events. Raises UserError where it fails."""
+    began = time.monotonic()
+    run_id = studio.start(request)
+    events: list[AnyEvent] = []
+    while time.monotonic() - began < RUN_TIMEOUT_S:
+        events += studio.events(run_id, len(events), 1.0)
+        for event in events:
+            if isinstance(event, RunFailed):
+                raise UserError(event.reason)
+        if any(isinstance(event, RunFinished) for event in events):
+            return events
+    studio.stop(run_id)
+    raise UserError(f"An edit took longer than {RUN_TIMEOUT_S:.0f} s; the machine may be overloaded.")
+
+
+def finished(events: Sequence[AnyEvent]) -> RunFinished:
+    """The last event of a run that came to its end."""
+    return next(event for event in events if isinstance(event, RunFinished))
+
+
+def measure_live(
+    studio: Studio,
+    store: CacheStore,
+    library: TemplateLibrary,
+    networks: Sequence[Trace],
+    contestants: Sequence[Contestant],
+    *,
+    requests: int,
+    rtt_s: float,
+    progress: Callable[[float], None],
+) -> list[Row]:
+    """Every request under every contestant in turn, so that all share the machine's mood; one row an edit.
+
+    The cache that is on the device already and the device alone are measured with each request: they give the limit,
+    and the picture that quality is measured against.
+    """
+    levels = _Levels(store, library)
+    rows: list[Row] = []
+    for place, trace in enumerate(networks):
+        planned = planned_requests(library, requests, trace, rtt_s)
+        for template_id in {each.template.template_id for each in planned}:
+            for system in {contestant.system for contestant in contestants} - {"on_device"}:
+                studio.plan(template_id, system)
+        pilot_db: dict[str, float] = {}
+        for done, each in enumerate(planned):
+            rows += _measure_request(studio, each, contestants, levels, pilot_db)
+            progress((place + (done + 1) / len(planned)) / len(networks))
+    return rows
+
+
+def _measure_request(
+    studio: Studio,
+    planned: Planned,
+    contestants: Sequence[Contestant],
+    levels: "_Levels",
+    pilot_db: dict[str, float],
+) -> list[Row]:
+    """``pilot_db`` keeps each workload's first PSNR of SAKURA on this network."""
+    asked = planned.asked
+    resident = dataclasses.replace(asked, system="resident_cache")
+    run_edit(studio, resident)  # brings the cache to the device
+    active = finished(run_edit(studio, resident))
+    alone_s = finished(run_edit(studio, dataclasses.replace(asked, system="on_device"))).latency_s
+    reference = from_png(active.picture_png)
+    if planned.workload not in pilot_db:
+        pilot = finished(run_edit(studio, asked))
+        pilot_db[planned.workload], _ = masked_psnr_ssim(from_png(pilot.picture_png), reference, planned.template.mask)
+    found = []
+    for contestant in contestants:
+        if contestant.system == "full_cache" and planned.number % FULL_CACHE_EVERY:
+            continue
+        controller = contestant.controller
+        if controller == NEAREST:
+            controller = levels.nearest(planned.workload, contestant.system, pilot_db[planned.workload])
+        events = run_edit(studio, dataclasses.replace(asked, system=contestant.system, controller=controller))
+        psnr, ssim = masked_psnr_ssim(from_png(finished(events).picture_png), reference, planned.template.mask)
+        found.append(
+            {
+                "scale": "nano",
+                "workload": planned.workload,
+                "network": asked.trace.title,
+                "mean_mbps": asked.trace.mean_mbps,
+                "system": contestant.system,
+                "controller": contestant.controller or "own",
+                "request": planned.number,
+                "template": planned.template.template_id,
+                "mask_share": float(planned.template.mask.mean()),
+                "rtt_s": asked.rtt_s,
+                "limit_s": active.latency_s + asked.rtt_s,
+                "on_device_s": alone_s,
+                **_measured(events),
+                "psnr_mask_db": psnr,
+                "ssim_mask": ssim,
+            }
+        )
+    return found
+
+
+def _measured(events: Sequence[AnyEvent]) -> Row:
+    """What a run's events say of it; ``distortion`` is the mean over the shards that used the cache."""
+    end = finished(events)
+    executed = [event for event in events if isinstance(event, LaneFinished) and event.lane == "execute"]
+    used = [event.distortion for event in events if isinstance(event, ShardUsed)]
+    return {
+        "latency_s": end.latency_s,
+        "received_bytes": end.received_bytes,
+        "network_wait_s": end.network_wait_s,
+        "compute_s": sum(event.at_s - event.started_s for event in executed),
+        "local_shards": sum(event.on_device for event in executed),
+        "distortion": float(np.mean(used)) if used else 0.0,
+    }
+
+
+def measure_along(
+    studio: Studio,
+    planned: Planned,
+    starts_s: Sequence[float],
+    contestants: Sequence[Contestant],
+    progress: Callable[[float], None],
+) -> list[Row]:
+    """One request under every contestant, again and again from other places of its trace."""
+    for system in {contestant.system for contestant in contestants}:
+        studio.plan(planned.template.template_id, system)
+    rows: list[Row] = []
+    for done, start_s in enumerate(starts_s):
+        for contestant in contestants:
+            asked = dataclasses.replace(
+                planned.asked,
+                system=contestant.system,
+                controller=contestant.controller,
+                trace_offset_s=start_s,
+            )
+            rows.append(
+                {
+                    "scale": "nano",
+                    "network": asked.trace.title,
+                    "system": contestant.system,
+                    "controller": contestant.controller or "own",
+                    "start_s": start_s,
+                    **_measured(run_edit(studio, asked)),
+                }
+            )
+        progress((done + 1) / len(starts_s))
+    return rows
+
+
+class _Levels:
+    """How good each level of a codec is, measured once a workload with a few requests on its first template."""
+
+    def __init__(self, store: CacheStore, library: TemplateLibrary) -> None:
+        self._store, self._library = store, library
+        self._known: dict[tuple[str, System], list[float]] = {}
+
+    def nearest(self, workload: str, system: System, target_db: float) -> str:
+        """The controller that always sends the level whose PSNR is nearest to the target."""
+        key = workload, system
+        if key not in self._known:
+            task = WORKLOADS[workload]
+            template = next(each for each in self._library if each.task == task and each.person is not None)
+            case = make_case(self._store, template, LEVEL_REQUESTS, workload)
+            stored = Stored(self._store.editor, case, streamed_codec(system))
+            self._known[key] = [stored.at_level(level).mask_psnr_db for level in range(stored.levels)]
+        known = self._known[key]
+        level = min(range(len(known)), key=lambda each: abs(min(known[each], MAX_PSNR_DB) - target_db))
+        return f"fixed:{-1 - level}"
