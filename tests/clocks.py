@@ -1,39 +1,20 @@
-"""An event loop whose time is exact: it passes only while all tasks wait, and takes no real time."""
+"""Programs that end: in virtual time, or in real time with an end to patience."""
 
 import asyncio
-import selectors
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+from sakura.runtime.virtual_time import run_virtually
+
+T = TypeVar("T")
 
 
-class ClockedSelector(selectors.DefaultSelector):
-    """Passes waiting time at once; ``now_s`` says how late it would be."""
-
-    now_s = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        assert timeout is not None, "every task waits for another one"
-        self.now_s += timeout
-        return super().select(0)
+async def bounded(work: Coroutine[Any, Any, T], timeout_s: float = 20.0) -> T:
+    """Raises TimeoutError where the work takes longer, in seconds of its loop."""
+    async with asyncio.timeout(timeout_s):
+        return await work
 
 
-class ClockedLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time is exact, and passes only while all tasks wait."""
-
-    def __init__(self) -> None:
-        self._clock = ClockedSelector()
-        super().__init__(self._clock)
-
-    def time(self) -> float:
-        return self._clock.now_s
-
-
-async def bounded(work: Coroutine[Any, Any, None]) -> None:
-    async with asyncio.timeout(20):
-        await work
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run on the exact clock."""
-    with asyncio.Runner(loop_factory=ClockedLoop) as runner:
-        runner.run(bounded(work))
+def run(work: Coroutine[Any, Any, T], timeout_s: float = 20.0) -> T:
+    """Run in virtual time."""
+    return run_virtually(bounded(work, timeout_s))

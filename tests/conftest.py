@@ -3,6 +3,7 @@
 # ruff: noqa: E402
 
 import contextlib
+import dataclasses
 import os
 import queue
 import socket
@@ -26,6 +27,7 @@ from sakura.backbone.editor import Editor
 from sakura.cache.store import CacheStore
 from sakura.settings import MODEL_FOLDER, SHIPPED_TEMPLATES
 from sakura.studio import LocalRoles, Studio
+from sakura.systems import STREAMED
 from sakura.templates import TemplateLibrary
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -93,7 +95,8 @@ def tiny_store(tmp_path_factory: pytest.TempPathFactory, tiny_editor: Editor) ->
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Devices of this process wait long for a shard, so that a busy processor is not taken for a slow network."""
-    monkeypatch.setattr("sakura.runtime.pipeline.MIN_PATIENCE_S", 20.0)
+    waiting = {system: dataclasses.replace(streamed, patient=True) for system, streamed in STREAMED.items()}
+    monkeypatch.setattr("sakura.runtime.device.STREAMED", waiting)
 
 
 @pytest.fixture(scope="session")

@@ -65,7 +65,7 @@ class Bridge:
         await client.close()
         return link_id
 
-    def job(self, run_id: str, link_id: str | None = None) -> RunJob:
+    def job(self, run_id: str, link_id: str | None = None, *, controller: str = "") -> RunJob:
         request = job_for(tiny_template("tiny-face"))
         assert request.reference is not None
         return RunJob(
@@ -79,6 +79,7 @@ class Bridge:
             rate_budget_bytes=None,
             link_id=link_id,
             rtt_s=0.0,
+            controller=controller,
         )
 
     async def run(
@@ -117,7 +118,7 @@ def test_edit_over_the_bridge(play: Play) -> None:
             device = await bridge.device()
             assert (device.name, device.engine) == ("Test device", "torch, CPU")
             progress: list[float] = []
-            prepared = await bridge.hub.prepare(device, "tiny-face", bridge.cloud_url, progress.append)
+            prepared = await bridge.hub.prepare(device, "tiny-face", bridge.cloud_url, "sakura", progress.append)
             assert prepared.geometry.steps == 3
             assert prepared.active_step_s > 0
             assert prepared.full_step_s > 0
@@ -133,17 +134,49 @@ def test_edit_over_the_bridge(play: Play) -> None:
     play(scenario)
 
 
+def test_each_codec_is_got_ready_by_itself(play: Play) -> None:
+    async def scenario(bridge: Bridge) -> None:
+        async with bridge.agent():
+            device = await bridge.device()
+            asked = (
+                bridge.hub.prepare(device, "tiny-wear", bridge.cloud_url, codec, lambda done: None)
+                for codec in ("sakura", "intq")
+            )
+            prepared = await asyncio.gather(*asked)
+            assert [each.codec for each in prepared] == ["sakura", "intq"]
+            assert prepared[0].geometry == prepared[1].geometry
+            with pytest.raises(UserError, match="no codec 'zip'"):
+                await bridge.hub.prepare(device, "tiny-wear", bridge.cloud_url, "zip", lambda done: None)
+
+    play(scenario)
+
+
+def test_controller_travels_with_the_job(play: Play) -> None:
+    async def scenario(bridge: Bridge) -> None:
+        async with bridge.agent():
+            device = await bridge.device()
+            events = await bridge.run(bridge.job("first", controller="deadline"), device, ignore)
+            assert isinstance(events[-1], RunFinished)
+            last = (await bridge.run(bridge.job("second", controller="magic"), device, ignore))[-1]
+            assert isinstance(last, RunFailed)
+            assert "There is no controller 'magic'" in last.reason
+
+    play(scenario)
+
+
 def test_two_ask_a_device_to_get_ready_at_once(play: Play) -> None:
     async def scenario(bridge: Bridge) -> None:
         async with bridge.agent():
             device = await bridge.device()
-            asked = (bridge.hub.prepare(device, "tiny-hat", bridge.cloud_url, lambda done: None) for _ in range(3))
+            asked = (
+                bridge.hub.prepare(device, "tiny-hat", bridge.cloud_url, "sakura", lambda done: None) for _ in range(3)
+            )
             first, *others = await asyncio.gather(*asked)
             assert all(other == first for other in others)
             with pytest.raises(UserError, match="no template 'nowhere'"):
-                await bridge.hub.prepare(device, "nowhere", bridge.cloud_url, lambda done: None)
+                await bridge.hub.prepare(device, "nowhere", bridge.cloud_url, "sakura", lambda done: None)
             with pytest.raises(UserError, match="No cloud answers at"):
-                await bridge.hub.prepare(device, "tiny-wear", "ws://127.0.0.1:9", lambda done: None)
+                await bridge.hub.prepare(device, "tiny-wear", "ws://127.0.0.1:9", "sakura", lambda done: None)
 
     play(scenario)
 

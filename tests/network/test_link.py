@@ -93,17 +93,16 @@ def test_order_is_kept_among_several_senders() -> None:
     run(work())
 
 
-def test_first_byte_takes_a_round_trip_and_later_messages_are_not_delayed_again() -> None:
+def test_every_message_takes_half_a_round_trip_and_waits_for_no_other_ones() -> None:
     async def work() -> None:
         receiver = Receiver()
         link = link_to(receiver.deliver, constant_trace(80), rtt_s=0.1)
         began_s = asyncio.get_running_loop().time()
-        await link.uplink_delay()
         for _ in range(5):
             await link.send(bytes(10_000))
         await receiver.until(5)
         delays_s = np.array(receiver.times_s) - began_s
-        np.testing.assert_allclose(delays_s, 0.1 + 0.001 * np.arange(1, 6))
+        np.testing.assert_allclose(delays_s, 0.05 + 0.001 * np.arange(1, 6))
         await link.close()
 
     run(work())
@@ -228,6 +227,32 @@ def test_dropping_spares_the_message_on_its_way() -> None:
     run(work())
 
 
+def test_senders_of_a_shared_link_get_equal_shares_each_at_its_own_end() -> None:
+    async def work() -> None:
+        receivers = [Receiver() for _ in range(4)]
+        link = link_to(Receiver().deliver, constant_trace(8), rtt_s=0, max_queued_bytes=2000)
+
+        async def produce(receiver: Receiver) -> None:
+            while True:
+                await link.send(bytes(1000), deliver=receiver.deliver, owner=receiver)
+
+        producers = [asyncio.create_task(produce(receiver)) for receiver in receivers]
+        await asyncio.sleep(0.4)
+        assert [len(receiver.messages) for receiver in receivers] == pytest.approx([100] * 4, abs=3)
+        # One that leaves gives its share to the others, and nothing of its own comes any more.
+        producers[0].cancel()
+        link.drop_queued(lambda owner: owner is receivers[0])
+        came = len(receivers[0].messages)
+        await asyncio.sleep(0.3)
+        assert len(receivers[0].messages) <= came + 1
+        assert [len(receiver.messages) for receiver in receivers[1:]] == pytest.approx([200] * 3, abs=4)
+        for producer in producers:
+            producer.cancel()
+        await link.close()
+
+    run(work())
+
+
 def test_a_stalled_receiver_stops_the_bottleneck() -> None:
     async def work() -> None:
         released = asyncio.Event()
@@ -325,7 +350,6 @@ def test_over_a_real_websocket() -> None:
             link = PacedLink(constant_trace(mbps), rtt_s=rtt_s, offset_s=0, deliver=connection.send)
             try:
                 await connection.recv()
-                await link.uplink_delay()
                 for _ in range(count):
                     await link.send(bytes(message_bytes))
                 await connection.recv()
@@ -343,6 +367,6 @@ def test_over_a_real_websocket() -> None:
                     await receiver.deliver(message)
                 await client.send(b"done")
         assert rate_mbps(receiver) == pytest.approx(mbps, rel=0.05)
-        assert receiver.times_s[0] - asked_s == pytest.approx(rtt_s + 0.0013, abs=0.015)
+        assert receiver.times_s[0] - asked_s == pytest.approx(rtt_s / 2 + 0.0013, abs=0.015)
 
     run_in_real_time(work)
