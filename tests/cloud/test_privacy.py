@@ -170,7 +170,7 @@ def what_was_asked(sent: list[list[bytes]]) -> list[list[tuple[object, ...]]]:
     def essence(message: ToCloud) -> tuple[object, ...]:
         match message:
             case Fetch():
-                return ("fetch", message.shard, tuple(message.segments))
+                return ("fetch", message.fetch_id, tuple(message.segments))
             case OpenStream():
                 return ("open", message.template_id, message.codec, message.link_id is None)
             case EmulateLink():
@@ -205,6 +205,7 @@ def test_protocol_has_no_room_for_pictures_or_prompts() -> None:
     assert texts == {
         "Hello.model",
         "Describe.template_id",
+        "Describe.codec",
         "AskImportance.template_id",
         "OpenStream.template_id",
         "OpenStream.codec",

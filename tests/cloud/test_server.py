@@ -24,13 +24,13 @@ from sakura.cloud.protocol import (
     Describe,
     EmulateLink,
     Fetch,
+    FetchHeader,
     FromCloud,
     Hello,
     Linked,
     OpenStream,
     Piece,
     Refused,
-    ShardHeader,
     ToCloud,
     Welcome,
     decode_from_cloud,
@@ -43,6 +43,7 @@ from sakura.codec import new_codec
 from sakura.errors import UserError
 from sakura.network.library import constant_trace
 from sakura.network.trace import Trace, checked_trace
+from sakura.systems import streamed_codec
 from sakura.templates import TemplateLibrary
 
 FACE = SHIPPED_BY_TASK["face_swap"]
@@ -105,22 +106,23 @@ def test_describe_builds_and_reports_progress(
     async def main() -> None:
         async with cloud_of(CacheStore(tmp_path, tiny_editor), tiny_templates) as cloud, client_of(cloud) as client:
             progress: list[float] = []
-            described = await client.describe("tiny-face", progress.append)
+            described = await client.describe("tiny-face", "sakura", progress.append)
             template = tiny_template("tiny-face")
             assert progress[0] == 0
             assert progress[-1] == pytest.approx(1)
             assert progress == sorted(progress)
             assert (described.model, described.template) == ("tiny", template.fingerprint)
             assert (described.subject, described.has_reference) == ("face", True)
-            assert set(described.codecs) == set(STREAMED_CODECS)
-            for name, offer in described.codecs.items():
-                index = cloud.store.get(template, name).index
+            for codec in STREAMED_CODECS:
+                offer = await client.describe("tiny-face", codec)
+                index = cloud.store.get(template, streamed_codec(codec)).index
+                assert (offer.codec, offer.geometry) == (codec, described.geometry)
                 assert (offer.options, offer.segment_bytes) == (index.options, index.segment_bytes)
                 assert (offer.ladders, offer.ladder_of) == (index.ladders, index.ladder_of)
                 assert len(offer.ladder_of) == described.geometry.shards
 
             again: list[float] = []
-            assert await client.describe("tiny-face", again.append) == described
+            assert await client.describe("tiny-face", "sakura", again.append) == described
             assert not again
 
     asyncio.run(main())
@@ -129,7 +131,7 @@ def test_describe_builds_and_reports_progress(
 def test_two_ask_for_the_same_template_at_once(play: Play) -> None:
     async def scenario(cloud: CloudServer) -> None:
         async with client_of(cloud) as client:
-            asked = [asyncio.create_task(client.describe("tiny-face")) for _ in range(3)]
+            asked = [asyncio.create_task(client.describe("tiny-face", "sakura")) for _ in range(3)]
             await asyncio.sleep(0)
             asked[0].cancel()  # one gives up; the others must not notice
             first, second = await asyncio.gather(*asked[1:])
@@ -142,8 +144,8 @@ def test_two_ask_for_the_same_template_at_once(play: Play) -> None:
 def test_every_rung_of_a_shard_arrives_byte_exact(play: Play, codec: str) -> None:
     async def scenario(cloud: CloudServer) -> None:
         async with client_of(cloud) as client:
-            offer = (await client.describe("tiny-face")).codecs[codec]
-            container = cloud.store.get(tiny_template("tiny-face"), codec)
+            offer = await client.describe("tiny-face", codec)
+            container = cloud.store.get(tiny_template("tiny-face"), streamed_codec(codec))
             stream = await client.open_stream("tiny-face", codec, None)
             for shard in (0, len(offer.ladder_of) - 1):
                 ladder = offer.ladders[offer.ladder_of[shard]]
@@ -151,8 +153,8 @@ def test_every_rung_of_a_shard_arrives_byte_exact(play: Play, codec: str) -> Non
                     await stream.fetch(shard, ladder.segments(rung))
                     arrival = await whole(stream)
                     expected = {segment: container.read_segment(segment) for segment in ladder.segments(rung)}
-                    assert arrival.shard == shard
-                    assert arrival.segments() == expected
+                    assert arrival.fetch_id == shard
+                    assert arrival.take() == expected
                     assert sum(map(len, expected.values())) == rung.size_bytes < arrival.wire_bytes
             await stream.close()
 
@@ -162,13 +164,49 @@ def test_every_rung_of_a_shard_arrives_byte_exact(play: Play, codec: str) -> Non
 def test_any_segments_come_in_the_order_asked(play: Play) -> None:
     async def scenario(cloud: CloudServer) -> None:
         async with client_of(cloud) as client:
-            container = cloud.store.get(tiny_template("tiny-face"), "sakura")
+            container = cloud.store.get(tiny_template("tiny-face"), streamed_codec("sakura"))
             stream = await client.open_stream("tiny-face", "sakura", None)
             asked = [7, 0, 3]
             await stream.fetch(2, asked)
-            segments = (await whole(stream)).segments()
+            segments = (await whole(stream)).take()
             assert list(segments) == asked
             assert segments == {segment: container.read_segment(segment) for segment in asked}
+
+    play(scenario)
+
+
+def test_segments_can_be_taken_before_the_rest_is_there(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as client:
+            container = cloud.store.get(tiny_template("tiny-face"), streamed_codec("uncompressed"))
+            await client.emulate_link("slow", constant_trace(0.5), 0, 0)
+            stream = await client.open_stream("tiny-face", "uncompressed", "slow")
+            await stream.fetch(7, [4, 1, 2])
+            taken: list[tuple[int, bool]] = []
+            while True:
+                arrival = await stream.next()
+                for segment, data in arrival.take().items():
+                    assert data == container.read_segment(segment)
+                    taken.append((segment, arrival.complete))
+                if arrival.complete:
+                    break
+            assert taken == [(4, False), (1, False), (2, True)]
+
+    play(scenario)
+
+
+def test_nothing_more_is_told_of_a_cancelled_fetch(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as client:
+            await client.emulate_link("slow", constant_trace(2), 0.05, 0)
+            stream = await client.open_stream("tiny-face", "uncompressed", "slow")
+            for fetch_id, segments in ((0, [0, 1, 2]), (1, [3]), (2, [4])):
+                await stream.fetch(fetch_id, segments)
+            assert (await stream.next()).fetch_id == 0
+            await stream.cancel(0)
+            await stream.cancel(1)
+            arrival = await whole(stream)
+            assert (arrival.fetch_id, list(arrival.take())) == (2, [4])
 
     play(scenario)
 
@@ -180,7 +218,7 @@ def test_shards_come_in_the_order_asked(play: Play) -> None:
             order = [3, 0, 5, 1]
             for shard in order:
                 await stream.fetch(shard, [shard])
-            assert [(await whole(stream)).shard for _ in order] == order
+            assert [(await whole(stream)).fetch_id for _ in order] == order
 
     play(scenario)
 
@@ -199,7 +237,7 @@ def test_what_is_unknown_is_refused_and_the_connection_stays(play: Play) -> None
         async with client_of(cloud) as client:
             for unknown in ("nowhere", "../tiny-face", "", "x" * 1000):
                 with pytest.raises(UserError, match="no template"):
-                    await client.describe(unknown)
+                    await client.describe(unknown, "sakura")
             with pytest.raises(UserError, match="no template 'nowhere'"):
                 await asyncio.wait_for(client.importance("nowhere"), 5)
             for template_id, codec, link, reason in (
@@ -210,13 +248,15 @@ def test_what_is_unknown_is_refused_and_the_connection_stays(play: Play) -> None
                 stream = await client.open_stream(template_id, codec, link)
                 with pytest.raises(SourceLostError, match=reason):
                     await asyncio.wait_for(stream.next(), 5)
-            for shard, segments in ((0, [99]), (0, [-1]), (0, [0, 0]), (99, [0]), (-1, [0])):
+            with pytest.raises(UserError, match="no codec 'zip'; this cloud has sakura"):
+                await client.describe("tiny-face", "zip")
+            for segments in ([99], [-1], [0, 0], [0, 6]):
                 stream = await client.open_stream("tiny-face", "uncompressed", None)
-                await stream.fetch(shard, segments)
+                await stream.fetch(0, segments)
                 with pytest.raises(SourceLostError, match=r"Stream \d+ asks for"):
                     await asyncio.wait_for(stream.next(), 5)
                 await stream.close()
-            assert (await client.describe("tiny-face")).template_id == "tiny-face"
+            assert (await client.describe("tiny-face", "sakura")).template_id == "tiny-face"
 
     play(scenario)
 
@@ -228,7 +268,7 @@ def test_nothing_is_served_before_hello(store: CacheStore, shipped: TemplateLibr
             cloud_of(store, shipped) as cloud,
             raw_connection(cloud, greet=False) as connection,
         ):
-            await say(connection, Describe("face-bob"))
+            await say(connection, Describe("face-bob", "sakura"))
             assert await hear(connection) == Refused("hello", "The first message must be hello.")
 
     asyncio.run(scenario())
@@ -257,19 +297,19 @@ def test_cancel_stops_what_is_left_of_a_shard(store: CacheStore, shipped: Templa
             assert await hear(connection) == Linked("link")
             await say(connection, OpenStream(1, FACE, "uncompressed", "link"))
             await say(connection, *(Fetch(1, shard, [shard]) for shard in range(3)))
-            assert isinstance(await hear(connection), ShardHeader)
+            assert isinstance(await hear(connection), FetchHeader)
             await say(connection, Cancel(1, 0), Cancel(1, 1))
-            size = store.get(shipped.get(FACE), "uncompressed").index.segment_bytes[2]
+            size = store.get(shipped.get(FACE), streamed_codec("uncompressed")).index.segment_bytes[2]
             received = {0: 0, 1: 0, 2: 0}
             while received[2] < size:
                 message = await hear(connection)
                 if isinstance(message, Piece):
-                    received[message.shard] += len(message.data)
+                    received[message.fetch_id] += len(message.data)
             assert received[0] < size / 2
             assert received[1] == 0
             # A shard that was cancelled can be asked for again.
             await say(connection, Fetch(1, 1, [1]))
-            assert isinstance(await hear(connection), ShardHeader)
+            assert isinstance(await hear(connection), FetchHeader)
 
     asyncio.run(main())
 
@@ -288,7 +328,7 @@ def test_malformed_frame_ends_the_connection_with_a_sentence(play: Play, frame: 
                 await connection.recv()
             assert connection.close_code == 1002
         async with client_of(cloud) as client:
-            assert await client.describe("tiny-face")
+            assert await client.describe("tiny-face", "sakura")
 
     play(scenario)
 
@@ -308,7 +348,7 @@ def test_client_survives_a_cloud_that_talks_nonsense() -> None:
             client = await CloudClient.connect(f"ws://127.0.0.1:{port}", "tiny")
             await client.lost.wait()
             with pytest.raises(UserError, match="connection to the cloud was lost"):
-                await client.describe("tiny-face")
+                await client.describe("tiny-face", "sakura")
             stream = await client.open_stream("tiny-face", "sakura", None)
             with pytest.raises(SourceLostError, match="lost"):
                 await stream.next()
@@ -351,7 +391,7 @@ def test_emulated_link_paces_a_shard(play: Play) -> None:
     async def scenario(cloud: CloudServer) -> None:
         async with client_of(cloud) as client:
             loop = asyncio.get_running_loop()
-            await client.describe("tiny-wear")
+            await client.describe("tiny-wear", "sakura")
             for mbps, rtt_s in ((2.0, 0.0), (2.0, 0.2), (0.5, 0.0)):
                 await client.emulate_link(f"{mbps}-{rtt_s}", constant_trace(mbps), rtt_s, 0)
                 for chance in range(TRIES):
@@ -411,10 +451,10 @@ def test_two_devices_have_links_of_their_own(play: Play) -> None:
             for shard in range(6):
                 await fast_stream.fetch(shard, [shard])
             fast_arrivals = [await whole(fast_stream) for _ in range(6)]
-            assert [arrival.shard for arrival in fast_arrivals] == list(range(6))
+            assert [arrival.fetch_id for arrival in fast_arrivals] == list(range(6))
             assert not (await slow_stream.next()).complete
-            container = cloud.store.get(tiny_template("tiny-face"), "uncompressed")
-            assert (await whole(slow_stream)).segments() == {0: container.read_segment(0)}
+            container = cloud.store.get(tiny_template("tiny-face"), streamed_codec("uncompressed"))
+            assert (await whole(slow_stream)).take() == {0: container.read_segment(0)}
 
     play(scenario)
 
@@ -470,7 +510,7 @@ def test_pieces_match_the_checksums_announced(play: Play) -> None:
         async with raw_connection(cloud) as connection:
             await say(connection, OpenStream(1, "tiny-face", "uncompressed", None), Fetch(1, 2, [2]))
             header = await hear(connection)
-            assert isinstance(header, ShardHeader)
+            assert isinstance(header, FetchHeader)
             data = b""
             while len(data) < sum(header.segment_bytes):
                 piece = await hear(connection)
@@ -486,7 +526,7 @@ def test_damage_on_disk_is_told_on_the_stream(
 ) -> None:
     store = CacheStore(tmp_path, tiny_editor)
     template = tiny_template("tiny-face")
-    store.get(template, "uncompressed")
+    store.get(template, new_codec("uncompressed"))
     path = Path(store.url(template, new_codec("uncompressed")))
     with path.open("r+b") as file:
         file.seek(-1, 2)
