@@ -5,8 +5,9 @@ then, so a wrong estimate of the network costs neither a stall nor bytes. The es
 under way, and whether there is time for refinements before the next shard that has nothing yet. Our own rule.
 """
 
+import bisect
 import dataclasses
-from collections import Counter
+import math
 from collections.abc import Sequence
 
 from sakura.codec.interface import Ladder, Rung
@@ -19,6 +20,9 @@ WINDOW_S = 0.010
 SPARE_SHARE = 0.5
 ENOUGH = 0.006  # a shard that loses no more than this is not refined
 NEXT_RUNGS = 3  # how many finer rungs of a ladder are compared
+# Refinements are asked for in pieces of at least so much, and of what the link carries in so long: messages cost time.
+ORDER_BYTES = 2 * 1024
+ORDER_S = 0.001
 # What a shard should not lose more than, if that takes no longer than so many shards take to execute: where nothing can
 # hide a transfer, a little waiting spares the picture much.
 WORTH_SENDING = 0.1
@@ -35,7 +39,6 @@ def least_worth_sending(rungs: Sequence[Rung], predicted_mbps: float, shard_s: f
 
 @dataclasses.dataclass(frozen=True)
 class _Refinement:
-    ladder: int
     shard: int  # the first that it serves
     rung: Rung
     size_bytes: int
@@ -100,32 +103,38 @@ class ProgressiveController:
 
     def _best_refinement(self, state: StreamState, window_bytes: float) -> _Refinement | None:
         """Of the next rungs of the ladders that are in use already, the one that gains most for a byte."""
-        uses = Counter(state.ladder_of[state.begun : state.geometry.shards])
+        least_bytes = max(ORDER_BYTES, 125_000 * state.predicted_mbps * ORDER_S)
+        uses: dict[int, list[int]] = {}
+        for shard in range(state.begun, state.geometry.shards):
+            uses.setdefault(state.ladder_of[shard], []).append(shard)
         best: _Refinement | None = None
         for number, sent in self._sent.items():
             ladder = state.ladders[number]
-            if uses[number] == 0 or ladder.rungs[sent].distortion <= self.enough:
+            if number not in uses or ladder.rungs[sent].distortion <= self.enough:
                 continue
-            for rung in ladder.rungs[sent + 1 : sent + 1 + NEXT_RUNGS]:
-                candidate = self._refinement(state, number, ladder, ladder.rungs[sent], rung)
-                if candidate is None or candidate.size_bytes > window_bytes / 2:
+            size_bytes, compared = 0, 0
+            for finer in range(sent + 1, len(ladder.rungs)):
+                added = ladder.order[ladder.rungs[finer - 1].stop : ladder.rungs[finer].stop]
+                size_bytes += state.bytes_of(segment for segment in added if segment not in state.requested)
+                if size_bytes < least_bytes and finer + 1 < len(ladder.rungs):
+                    continue
+                candidate = self._refinement(state, uses[number], ladder, sent, finer, size_bytes)
+                compared += 1
+                if candidate is None or size_bytes > window_bytes / 2 or compared > NEXT_RUNGS:
                     break
                 if best is None or candidate.gain > best.gain:
                     best = candidate
         return best
 
     def _refinement(
-        self, state: StreamState, number: int, ladder: Ladder, sent: Rung, rung: Rung
+        self, state: StreamState, shards: list[int], ladder: Ladder, sent: int, finer: int, size_bytes: int
     ) -> _Refinement | None:
-        """What refining a ladder would bring; None where it would come too late for every shard."""
-        size_bytes = state.cost_bytes(ladder, rung)
+        """What refining a ladder would bring to ``shards``; None where it would come too late for every one."""
         ready_s = state.link_free_s + state.transfer_s(size_bytes) + state.reconstruct_s
-        served = [
-            shard
-            for shard in range(state.begun, state.geometry.shards)
-            if state.ladder_of[shard] == number and state.needed_s(shard) >= ready_s
-        ]
-        if not served:
+        late = math.ceil((ready_s - state.needed_s(state.begun)) / state.shard_s)
+        first = bisect.bisect_left(shards, state.begun + late)
+        if first == len(shards):
             return None
-        gain = len(served) * (sent.distortion - rung.distortion) / max(1, size_bytes)
-        return _Refinement(number, served[0], rung, size_bytes, gain)
+        better = ladder.rungs[sent].distortion - ladder.rungs[finer].distortion
+        gain = (len(shards) - first) * better / max(1, size_bytes)
+        return _Refinement(shards[first], ladder.rungs[finer], size_bytes, gain)

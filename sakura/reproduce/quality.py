@@ -10,7 +10,7 @@ import pandas as pd
 from sakura.backbone.editor import Editor
 from sakura.cache.container import pack_container
 from sakura.codec.interface import CacheGeometry, Codec, EncodedCache, TokenPlaces
-from sakura.control.controllers import BudgetController
+from sakura.control.budget import BudgetRule
 from sakura.events import QualityScores
 from sakura.metrics import compare
 from sakura.reproduce.workloads import Case
@@ -59,7 +59,7 @@ def segments_for_budget(
     ``segment_bytes`` are other sizes of the segments than those that they have.
     """
     sizes = segment_bytes or [len(segment) for segment in encoded.segments]
-    chosen = BudgetController(encoded.ladders, encoded.ladder_of, sizes, budget_bytes).chosen
+    chosen = BudgetRule(encoded.ladders, encoded.ladder_of, sizes, budget_bytes).chosen
     return _united(encoded, chosen)
 
 
