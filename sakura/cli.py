@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -295,29 +295,47 @@ def bench_edit(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the result here too.")] = None,
 ) -> None:
     """Latency of an edit under each system, through cloud, link and device; medians."""
-    from sakura.benchmarks.edit import bench_edit as run_benchmark
-    from sakura.benchmarks.edit import summarise
+    with _sentences():
+        from sakura.backbone.editor import Editor
+        from sakura.benchmarks.edit import CONTESTANTS, summarise
+        from sakura.cache.store import CacheStore
+        from sakura.reproduce.live import measure_live, running_studio
+        from sakura.settings import MODEL_FOLDER, SHIPPED_TEMPLATES, cache_folder
+        from sakura.templates import TemplateLibrary
 
-    with _sentences(), _studio() as studio:
-        chosen = _trace(trace)
-        with typer.progressbar(length=100, label="Editing", file=typer.get_text_stream("stderr")) as bar:
-
-            def progress(done: int, total: int) -> None:
-                bar.update(100 * done // total - bar.pos)
-
-            measured = run_benchmark(studio, chosen, rtt_s=rtt_ms / 1000, requests=requests, progress=progress)
-        rows = [dataclasses.asdict(row) for row in measured]
-        summary = {**summarise(measured, rtt_ms / 1000), "trace": chosen.name}
+        chosen, rtt_s = _trace(trace), rtt_ms / 1000
+        store = CacheStore(cache_folder(), Editor.load(MODEL_FOLDER))
+        with running_studio() as studio, _progress("Editing") as progress:
+            rows = measure_live(
+                studio,
+                store,
+                TemplateLibrary(SHIPPED_TEMPLATES),
+                [chosen],
+                CONTESTANTS,
+                requests=requests,
+                rtt_s=rtt_s,
+                progress=progress,
+            )
+        summary = {**summarise(rows, rtt_s), "trace": chosen.name}
         if json_file:
             _write(json_file, json.dumps({**summary, "rows": rows}, indent=1) + "\n")
         typer.echo(json.dumps(summary, indent=1))
 
 
+@contextlib.contextmanager
+def _progress(words: str) -> Iterator[Callable[[float], None]]:
+    """A bar on standard error, and what to call with the share that is done."""
+    with typer.progressbar(length=1000, label=words, file=typer.get_text_stream("stderr")) as bar:
+
+        def progress(done: float) -> None:
+            bar.update(int(1000 * done) - bar.pos)
+
+        yield progress
+
+
 @app.command()
 def reproduce(
-    figure: Annotated[
-        str, typer.Argument(help="fig2, fig3, fig8 to 13, fig15 to 19, table2, headline or ablation.")
-    ],
+    figure: Annotated[str, typer.Argument(help="fig2, fig3, fig8 to 13, fig15 to 19, table2, headline or ablation.")],
     quick: Annotated[bool, typer.Option("--quick", help="Few requests: a first look, in a minute.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write rows, claims and scope here.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the chart (SVG, PNG) and its rows (CSV).")] = None,
@@ -353,11 +371,7 @@ def reproduce(
         networks = tuple(_trace(name) for name in trace or [])
         scope = Scope(quick, "paper" if scale == "paper" else "nano", networks, rows_from(rows) if rows else ())
         editor = Editor.load(model or MODEL_FOLDER)
-        with typer.progressbar(length=1000, label="Measuring", file=typer.get_text_stream("stderr")) as bar:
-
-            def progress(done: float) -> None:
-                bar.update(int(1000 * done) - bar.pos)
-
+        with _progress("Measuring") as progress:
             store = CacheStore(cache_folder(), editor)
             measured = module.run(store, TemplateLibrary(SHIPPED_TEMPLATES), scope, progress)
         typer.echo(module.summary(measured).to_string(index=False))

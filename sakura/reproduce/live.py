@@ -203,6 +203,7 @@ def _measured(events: Sequence[AnyEvent]) -> Row:
     used = [event.distortion for event in events if isinstance(event, ShardUsed)]
     return {
         "latency_s": end.latency_s,
+        "press_to_picture_s": end.press_to_picture_s,
         "received_bytes": end.received_bytes,
         "network_wait_s": end.network_wait_s,
         "compute_s": sum(event.at_s - event.started_s for event in executed),

@@ -10,6 +10,7 @@ from sakura.events import (
     NetworkWait,
     RepresentationChosen,
     RunStarted,
+    ShardUsed,
     StepFinished,
 )
 
@@ -36,7 +37,9 @@ def chrome_trace(events: Iterable[AnyEvent]) -> dict[str, object]:
                 name = f"{event.system}, {event.template_id}, {event.device}"
                 rows.append({"ph": "M", "pid": PROCESS, "tid": 0, "name": "process_name", "args": {"name": name}})
             case RepresentationChosen():
-                representations[event.shard] = f"rank {event.rank}, {event.left_bits}+{event.right_bits} bits"
+                representations.setdefault(event.shard, _words(event))
+            case ShardUsed():
+                representations[event.shard] = _words(event)
             case LaneFinished():
                 details = {
                     "representation": representations.get(event.shard, ""),
@@ -57,6 +60,10 @@ def chrome_trace(events: Iterable[AnyEvent]) -> dict[str, object]:
             case FellBack():
                 rows.append(_instant(event.reason, event.at_s))
     return {"traceEvents": rows, "displayTimeUnit": "ms"}
+
+
+def _words(event: RepresentationChosen | ShardUsed) -> str:
+    return f"rank {event.rank}, {event.left_bits}+{event.right_bits} bits"
 
 
 def _slice(track: str, name: str, start_s: float, end_s: float, details: dict[str, object]) -> dict[str, object]:
