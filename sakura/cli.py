@@ -299,8 +299,8 @@ def bench_edit(
         from sakura.backbone.editor import Editor
         from sakura.benchmarks.edit import CONTESTANTS, summarise
         from sakura.cache.store import CacheStore
-        from sakura.reproduce.live import measure_live, running_studio
         from sakura.settings import MODEL_FOLDER, SHIPPED_TEMPLATES, cache_folder
+        from sakura.streaming.live import measure_live, running_studio
         from sakura.templates import TemplateLibrary
 
         chosen, rtt_s = _trace(trace), rtt_ms / 1000

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = [
     ["sakura.events", "sakura.errors", "sakura.settings", "sakura.processes"],
-    ["sakura.codec", "sakura.network", "sakura.pictures", "sakura.metrics", "sakura.metrics_weights"],
+    ["sakura.codec", "sakura.systems", "sakura.network", "sakura.pictures", "sakura.metrics", "sakura.metrics_weights"],
     ["sakura.portraits", "sakura.prompts"],
     ["sakura.backbone"],
     ["sakura.templates"],
@@ -18,8 +18,10 @@ LAYERS = [
     ["sakura.runtime"],
     ["device_bridge"],
     ["sakura.charts", "sakura.reproduce"],
-    ["sakura.lab"],
-    ["sakura.studio", "sakura.benchmarks", "sakura.report", "sakura.cli", "sakura.__main__"],
+    ["sakura.lab", "sakura.paper_scale"],
+    ["sakura.studio", "sakura.race", "sakura.report"],
+    ["sakura.streaming"],
+    ["sakura.benchmarks", "sakura.cli", "sakura.cli_traces", "sakura.__main__"],
     ["ui"],
     ["app"],
 ]

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from sakura.reproduce.live import Contestant, Row
+from sakura.streaming.live import Contestant, Row
 
 CONTESTANTS = (Contestant("on_device"), Contestant("full_cache"), Contestant("sakura"))
 

@@ -10,7 +10,7 @@ from sakura.events import AnyEvent, LaneFinished, NetworkWait
 from sakura.network.library import load_library_trace
 from sakura.network.trace import Trace
 from sakura.reproduce.figure import RTT_S, Claim, Figure, Progress, Row, Scope
-from sakura.reproduce.live import planned_requests, run_edit, running_studio
+from sakura.streaming.live import planned_requests, run_edit, running_studio
 from sakura.templates import TemplateLibrary
 
 TRACE = "4g-5g-mix"

@@ -8,8 +8,8 @@ from sakura.cache.store import CacheStore
 from sakura.charts import Drawn, colours, system_scales
 from sakura.network.library import load_library_trace
 from sakura.reproduce.figure import RTT_S, Claim, Figure, Progress, Scope
-from sakura.reproduce.live import Contestant, measure_along, planned_requests, running_studio
-from sakura.reproduce.streaming import label_of, medians
+from sakura.streaming.live import Contestant, measure_along, planned_requests, running_studio
+from sakura.streaming.rows import label_of, medians
 from sakura.templates import TemplateLibrary
 
 TRACE = "4g-5g-mix"

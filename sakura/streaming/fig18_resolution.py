@@ -7,7 +7,7 @@ from sakura.cache.store import CacheStore
 from sakura.charts import Drawn, system_scales
 from sakura.errors import UserError
 from sakura.reproduce.figure import Claim, Figure, Progress, Scope
-from sakura.reproduce.streaming import chart_name, label_of, medians, own, table_of
+from sakura.streaming.rows import chart_name, label_of, medians, own, table_of
 from sakura.templates import TemplateLibrary
 
 

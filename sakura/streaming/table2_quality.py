@@ -9,7 +9,7 @@ from sakura.cache.store import CacheStore
 from sakura.charts import Drawn, system_scales
 from sakura.network.library import TITLES, load_library_trace
 from sakura.reproduce.figure import Claim, Figure, Progress, Scope
-from sakura.reproduce.streaming import chart_name, label_of, medians, own, streamed_rows, table_of
+from sakura.streaming.rows import chart_name, label_of, medians, own, streamed_rows, table_of
 from sakura.templates import TemplateLibrary
 
 NETWORK_OF = {"5G": TITLES["5g-static"], "4G+5G": TITLES["4g-5g-mix"], "WiFi": TITLES["wifi-walking"]}

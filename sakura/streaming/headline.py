@@ -6,8 +6,8 @@ import pandas as pd
 from sakura.cache.store import CacheStore
 from sakura.charts import Drawn, colours, label
 from sakura.reproduce.figure import Claim, Figure, Progress, Scope
-from sakura.reproduce.live import MAIN, NEAREST, VARIANTS
-from sakura.reproduce.streaming import label_of, medians, own, streamed_rows, table_of
+from sakura.streaming.live import MAIN, NEAREST, VARIANTS
+from sakura.streaming.rows import label_of, medians, own, streamed_rows, table_of
 from sakura.templates import TemplateLibrary
 
 OVER_CACHEGEN, OVER_DEVICE = 1.82, 3.27  # as the paper states

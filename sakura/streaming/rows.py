@@ -10,7 +10,7 @@ from sakura.errors import UserError
 from sakura.network.library import load_library_trace
 from sakura.network.trace import Trace
 from sakura.reproduce.figure import RTT_S, Progress, Row, Scope
-from sakura.reproduce.live import MAIN, Contestant, measure_live, running_studio
+from sakura.streaming.live import MAIN, Contestant, measure_live, running_studio
 from sakura.templates import TemplateLibrary
 
 NETWORKS = ("5g-static", "4g-5g-mix", "wifi-walking", "5g-driving", "5g-walking")

@@ -6,7 +6,7 @@ import pandas as pd
 from sakura.cache.store import CacheStore
 from sakura.charts import Drawn, system_scales
 from sakura.reproduce.figure import Claim, Figure, Progress, Scope
-from sakura.reproduce.streaming import chart_name, label_of, medians, networks_of, own, streamed_rows, table_of
+from sakura.streaming.rows import chart_name, label_of, medians, networks_of, own, streamed_rows, table_of
 from sakura.templates import TemplateLibrary
 
 BY = ["mask_share", "system"]

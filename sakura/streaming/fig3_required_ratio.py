@@ -8,8 +8,8 @@ from sakura.cache.store import CacheStore
 from sakura.charts import Drawn, colours
 from sakura.network.library import load_library_trace
 from sakura.reproduce.figure import Claim, Figure, Progress, Row, Scope
-from sakura.reproduce.live import running_studio
 from sakura.reproduce.workloads import WORKLOADS
+from sakura.streaming.live import running_studio
 from sakura.templates import TemplateLibrary
 
 WINDOW_S, EVERY_S = 60.0, 0.5

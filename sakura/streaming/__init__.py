@@ -1,0 +1,1 @@
+"""Figures of streamed edits: measured over real sockets, or at paper scale in virtual time."""
