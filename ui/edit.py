@@ -1,16 +1,19 @@
 """The Edit view: the setup card beside pictures and timeline, and what happens when something is chosen or pressed."""
 
+import dataclasses
 import functools
 import itertools
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import gradio as gr
 import numpy as np
 
 from sakura.errors import UserError
 from sakura.events import System
+from sakura.network.formats import ColumnNeededError, load_trace
 from sakura.network.trace import Trace
 from sakura.pictures import fit_square, read_picture
 from sakura.studio import EditRequest, Studio
@@ -18,11 +21,13 @@ from ui.cards import Cards
 from ui.fields import FieldError, at_field, uploaded_path
 from ui.link import Link
 from ui.markup import error_markup, label_markup, note_markup, picture_uri
+from ui.networks import Networks
 from ui.parts import pictures, privacy_markup
 from ui.setup import (
     AUTOMATIC,
     BRINGS,
     BUDGETS_KB,
+    CHOOSE_COLUMN,
     CUSTOM,
     Setup,
     budget_label,
@@ -31,6 +36,7 @@ from ui.setup import (
     template_items,
     trace_label,
     trace_line,
+    trace_told,
 )
 from ui.timeline import timeline
 from ui.views import View, brought_key, request_view
@@ -40,6 +46,8 @@ OWN_TEMPLATE_PREFIX = "own-"
 MAX_BUDGET_KB = 100_000
 QUIET: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": None, "api_visibility": "private"}
 OwnTraces = dict[str, Trace]
+# The choice of a network carries which edit runs in the browser, if one does.
+WITH_RUNNING = "(...chosen) => [...chosen.slice(0, {inputs}), sakura.runningEdit()]"
 # Of several quick choices the last one counts; a press counts once.
 CHOICE: dict[str, Any] = {**QUIET, "trigger_mode": "always_last"}
 Update = dict[Any, Any]
@@ -71,6 +79,13 @@ def blocked_reason(task: str, prompt: str | None) -> str:
     return "Say first what should change." if task == "instruction" and not (prompt or "").strip() else ""
 
 
+class Running(TypedDict):
+    """The edit that runs in the browser, and the time since it began on the browser's clock."""
+
+    run_id: str
+    at_s: float
+
+
 class EditView:
     """Builds the Edit view of one page and answers its events. Holds no state of any visitor."""
 
@@ -78,7 +93,8 @@ class EditView:
         self._studio = studio
         self._cards = Cards(studio)
         self._traces = studio.traces()
-        self._link = Link(studio, self._cards)
+        self._networks = Networks()
+        self._link = Link(studio, self._cards, self._networks)
         self._counter = itertools.count(1)
 
     def build(self) -> None:
@@ -93,6 +109,7 @@ class EditView:
                 timeline()
         self.link = self._link.component(self._plan(first.template_id, "sakura", trace))
         self.own_traces = gr.State({})
+        self.asked_file = gr.State("")
         self._wire()
 
     def _wire(self) -> None:
@@ -114,14 +131,31 @@ class EditView:
             s.prompt.change(self._type_prompt, [s.template, s.prompt], [s.prompt_error, s.action], **CHOICE),
         ]
         s.examples.example(self._use_example, [s.template], [s.prompt, s.prompt_error, s.action], **CHOICE)
-        trace_parts = [s.trace_label, s.trace_line, s.trace_error, s.action_error]
+        trace_parts = [
+            s.trace_label, s.trace_line, s.trace_told, s.trace_error, s.trace_column, s.action_error,
+        ]  # fmt: skip
+        s.trace_line.refuse(self._refuse_trace, None, [s.trace_error], **CHOICE)
         system_parts = [s.budget, s.budget_label, s.budget_error, s.action_error]
         choices += [
-            s.trace.input(self._told(self._choose_trace), [s.trace, self.own_traces], trace_parts, **CHOICE),
+            s.trace.input(
+                self._told(self._choose_trace),
+                [s.trace, self.own_traces, s.running],
+                trace_parts,
+                js=WITH_RUNNING.format(inputs=2),
+                **CHOICE,
+            ),
             s.trace_file.upload(
-                self._bring_trace,
-                [s.trace_file, self.own_traces],
+                self._told(self._bring_trace),
+                [s.trace_file, self.own_traces, s.running],
+                [s.trace, self.own_traces, self.asked_file, *trace_parts],
+                js=WITH_RUNNING.format(inputs=2),
+                **CHOICE,
+            ),
+            s.trace_column.input(
+                self._told(self._choose_column),
+                [s.trace_column, self.asked_file, self.own_traces, s.running],
                 [s.trace, self.own_traces, *trace_parts],
+                js=WITH_RUNNING.format(inputs=3),
                 **CHOICE,
             ),
             s.system.input(self._told(self._system_parts), [s.system, s.budget], system_parts, **CHOICE),
@@ -140,7 +174,7 @@ class EditView:
             choice.then(self._show_brought, inputs, self.link, **CHOICE)
         s.action.edit(self._edit, inputs, [self.link, s.action, *errors], **QUIET)
         s.action.stop(self._stop, None, [s.action_error], **QUIET)
-        restored = [self.link, s.task, *template_parts, s.trace, self.own_traces, *trace_parts[:3], s.system, s.budget]
+        restored = [self.link, s.task, *template_parts, s.trace, self.own_traces, *trace_parts[:5], s.system, s.budget]
         restored += [s.budget_label, s.budget_error, s.budget_kb, s.action_error]
         blocks = gr.context.Context.root_block
         assert isinstance(blocks, gr.Blocks)
@@ -241,30 +275,80 @@ class EditView:
         words = next((words for words in self._studio.prompt_examples(template_id) if words == event.words), "")
         return {self.setup.prompt: words, **self._type_prompt(template_id, words)}
 
-    def _choose_trace(self, trace_id: str, own: OwnTraces) -> Update:
-        return self._trace_parts(self._trace(trace_id, own))
+    def _choose_trace(self, trace_id: str, own: OwnTraces, running: Running | None) -> Update:
+        return self._chosen_trace(self._trace(trace_id, own), running)
+
+    def _chosen_trace(self, trace: Trace, running: Running | None) -> Update:
+        """What changes with the network; it takes over at once in an edit that runs."""
+        update = self._trace_parts(trace)
+        if running is not None:
+            try:
+                switched = self._switch(running, trace)
+            except UserError as error:
+                update[self.setup.trace_error] = error_markup(str(error))
+            else:
+                update[self.setup.trace_line] = gr.HTML(trace_line(trace), switched=switched)
+        return update
+
+    def _switch(self, running: Running, trace: Trace) -> dict[str, Any]:
+        """Let an edit that runs go on over another network; returns what the page draws. Raises UserError."""
+        run_id, began_s = running["run_id"], time.monotonic()
+        request = self._studio.run_request(run_id)
+        # A dropdown may tell of one choice twice.
+        if self._networks.present(run_id, request.trace) is not trace:
+            self._studio.change_network(run_id, trace)
+            # The browser told the time of its choice; what passed until the link followed is known here.
+            self._networks.switch(run_id, max(running["at_s"], 0.0) + time.monotonic() - began_s, trace)
+        return {"run_id": run_id, "trace": self._networks.view(run_id, request.trace, request.trace_offset_s)}
 
     def _trace_parts(self, trace: Trace) -> Update:
+        own = not any(trace is shipped for _, _, shipped in self._traces)
         return {
             self.setup.trace_label: trace_label(trace),
             self.setup.trace_line: trace_line(trace),
+            self.setup.trace_told: trace_told(trace) if own else "",
             self.setup.trace_error: "",
+            self.setup.trace_column: gr.Dropdown(visible=False),
         }
 
-    def _bring_trace(self, path: str, own: OwnTraces) -> Update:
+    def _bring_trace(self, path: str, own: OwnTraces, running: Running | None) -> Update:
         s, name = self.setup, Path(path).name
         try:
-            trace = self._studio.load_trace(Path(path), name)
+            trace = load_trace(Path(path), name)
+        except ColumnNeededError as error:
+            # The trace chosen before stays until one of the columns is chosen.
+            choices = [(CHOOSE_COLUMN, ""), *((column, column) for column in error.choices)]
+            return {
+                self.asked_file: path,
+                s.trace_error: note_markup([f"{name} has {len(error.choices)} rates; choose the one to use."]),
+                s.trace_column: gr.Dropdown(choices=choices, value="", visible=True),
+            }
+        except UserError as error:
+            return {s.trace_error: error_markup(str(error)), s.trace_column: gr.Dropdown(visible=False)}
+        return self._brought_trace(f"{OWN_PREFIX}{name}", trace, own, running)
+
+    def _brought_trace(self, key: str, trace: Trace, own: OwnTraces, running: Running | None) -> Update:
+        own = {**own, key: trace}
+        return {
+            self.setup.trace: gr.Dropdown(choices=self._trace_choices(own), value=key),
+            self.own_traces: own,
+            **self._chosen_trace(trace, running),
+        }
+
+    def _choose_column(self, column: str, path: str, own: OwnTraces, running: Running | None) -> Update:
+        """Read the file that asked with this column; the question stays open for another one."""
+        if not column:
+            return {}
+        s, name = self.setup, Path(path).name
+        try:
+            trace = dataclasses.replace(load_trace(Path(path), name, column=column), title=f"{name}, {column}")
         except UserError as error:
             return {s.trace_error: error_markup(str(error))}
-        own = {**own, f"{OWN_PREFIX}{name}": trace}
-        update = {
-            s.trace: gr.Dropdown(choices=self._trace_choices(own), value=f"{OWN_PREFIX}{name}"),
-            self.own_traces: own,
-            **self._trace_parts(trace),
-        }
-        update[s.trace_error] = note_markup(list(trace.notes))
-        return update
+        update = self._brought_trace(f"{OWN_PREFIX}{name}:{column}", trace, own, running)
+        return {**update, s.trace_column: gr.skip()}
+
+    def _refuse_trace(self, event: gr.EventData) -> str:
+        return error_markup(str(event.reason))
 
     def _trace_choices(self, own: OwnTraces) -> list[tuple[str, str]]:
         shipped = [(title, key) for key, title, _ in self._traces]
@@ -381,10 +465,11 @@ class EditView:
             items = template_items(shown, shown[0].task)
             return {s.template: gr.HTML(items=items) if items != self._built_items else gr.skip()}
         card = self._cards.card(run.template_id)
-        known = next((key for key, _, shipped in self._traces if shipped is run.trace), None)
-        own: OwnTraces = {} if known else {f"{OWN_PREFIX}{run.trace.name}": run.trace}
+        trace = self._networks.present(run_id, run.trace)
+        known = next((key for key, _, shipped in self._traces if shipped is trace), None)
+        own: OwnTraces = {} if known else {f"{OWN_PREFIX}{trace.name}": trace}
         update = self._template_parts(run.template_id, run.prompt)
-        update[self.link] = gr.HTML(plan=self._plan(run.template_id, run.system, run.trace))
+        update[self.link] = gr.HTML(plan=self._plan(run.template_id, run.system, trace))
         update[s.task] = card.task
         update[s.prompt] = run.prompt
         update[s.template] = gr.HTML(items=template_items(self._cards.all(), card.task), value=run.template_id)
@@ -395,7 +480,7 @@ class EditView:
         budget = AUTOMATIC if kilobytes is None else str(int(kilobytes)) if listed else CUSTOM
         return {
             **update,
-            **self._trace_parts(run.trace),
+            **self._trace_parts(trace),
             **self._system_parts(run.system, budget),
             s.trace: gr.Dropdown(choices=self._trace_choices(own), value=known or next(iter(own))),
             self.own_traces: own,

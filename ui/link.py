@@ -12,6 +12,7 @@ from sakura.events import RunFailed, RunStarted, events_to_json
 from sakura.runtime.chrome_trace import chrome_trace
 from sakura.studio import Studio
 from ui.cards import Cards
+from ui.networks import Networks
 from ui.planner import Planner
 from ui.views import View, importance_levels, lane_units, plan_view, request_view, started_view
 
@@ -22,9 +23,10 @@ Answer = dict[str, Any]
 class Link:
     """Answers the browser's questions. Runs live in the studio under their id, never in a page."""
 
-    def __init__(self, studio: Studio, cards: Cards) -> None:
+    def __init__(self, studio: Studio, cards: Cards, networks: Networks) -> None:
         self._studio = studio
         self._cards = cards
+        self._networks = networks
         self._planner = Planner(studio)
 
     def functions(self) -> list[Callable[..., Answer]]:
@@ -78,6 +80,7 @@ class Link:
         """The view of a run, with its plan once the device has begun; waits a moment for that."""
         request = self._studio.run_request(run_id)
         view = request_view(self._cards.view(request.template_id), request)
+        view["trace"] = self._networks.view(run_id, request.trace, request.trace_offset_s)
         events = self._studio.events(run_id, 0, POLL_S)
         started = next((event for event in events if isinstance(event, RunStarted)), None)
         if started is not None:

@@ -9,7 +9,6 @@ from PIL import Image
 from skimage.measure import approximate_polygon, find_contours
 
 OUTLINE_TOLERANCE_PX = 0.3
-SPARKLINE_POINTS = 60
 
 
 def picture_uri(pixels: np.ndarray) -> str:
@@ -30,15 +29,18 @@ def outline_path(mask: np.ndarray) -> str:
     return "".join(parts)
 
 
-def sparkline_svg(rates_mbps: np.ndarray, width_px: int = 96, height_px: int = 22) -> str:
-    """A small drawing of a trace, scaled from zero to its own maximum."""
-    bins = np.array_split(rates_mbps, min(SPARKLINE_POINTS, len(rates_mbps)))
-    means = np.array([part.mean() for part in bins])
-    xs = np.linspace(1, width_px - 1, len(means))
-    ys = height_px - 2 - means / max(means.max(), 1e-9) * (height_px - 4)
-    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in zip(xs, ys, strict=True))
-    stroke = 'fill="none" stroke="currentColor" stroke-width="1.4"'
-    return f'<svg width="{width_px}" height="{height_px}" aria-hidden="true"><path d="{path}" {stroke}/></svg>'
+def rates_svg(rates_mbps: np.ndarray) -> str:
+    """Rates (n,) of equally long times as an area that fills its box, from zero to their maximum; dashed: the mean."""
+    top_mbps = max(float(rates_mbps.max()), 1e-9)
+    heights = 100 - 96 * rates_mbps / top_mbps
+    lengths = np.linspace(0, 100, len(rates_mbps) + 1)[1:]
+    path = f"M0 {heights[0]:.1f}" + "".join(f"V{y:.1f}H{x:.1f}" for x, y in zip(lengths, heights, strict=True))
+    mean = 100 - 96 * float(rates_mbps.mean()) / top_mbps
+    return (
+        '<svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">'
+        f'<path class="area" d="{path}V100H0Z"/><path class="line" d="{path}"/>'
+        f'<path class="mean" d="M0 {mean:.1f}H100"/></svg>'
+    )
 
 
 def error_markup(sentence: str) -> str:

@@ -1,19 +1,24 @@
 """The setup card: which template, what the visitor brings, over which network, with which system and budget."""
 
 import dataclasses
+import html
+import itertools
 
 import gradio as gr
+import numpy as np
 
 from sakura.events import System
-from sakura.network.trace import Trace
+from sakura.network.trace import BYTES_PER_MEGABIT, Trace
 from sakura.studio import Studio, TemplateCard
-from ui.markup import label_markup, picture_uri, sparkline_svg
+from ui.markup import label_markup, note_markup, picture_uri, rates_svg
 from ui.own_template import OwnTemplates
 from ui.parts import action, examples, privacy_note, references, thumbs
 from ui.views import SYSTEM_NAMES, TASK_NAMES
 
 AUTOMATIC, CUSTOM = "automatic", "custom"
 BUDGETS_KB = (25, 50, 100, 200)
+DRAWN_S, DRAWN_PIECES = 60.0, 75
+CHOOSE_COLUMN = "Choose a column"
 BRINGS = {"face_swap": "New face", "try_on": "Garment", "instruction": "What to change"}
 
 
@@ -36,7 +41,10 @@ class Setup:
     trace: gr.Dropdown
     trace_line: gr.HTML
     trace_file: gr.UploadButton
+    trace_told: gr.HTML
     trace_error: gr.HTML
+    trace_column: gr.Dropdown
+    running: gr.JSON
     system: gr.Radio
     budget_label: gr.HTML
     budget: gr.Dropdown
@@ -66,15 +74,36 @@ def reference_items(studio: Studio, template_id: str) -> list[dict[str, str]]:
 
 def trace_label(trace: Trace) -> str:
     """The label of the network field, with the mean rate of the chosen trace."""
-    mean_mbps = trace.mean_mbps
-    shown = f"{mean_mbps:.0f}" if mean_mbps >= 1 else f"{mean_mbps:#.2g}"
-    return label_markup("Network", f"mean {shown} Mbit/s")
+    return label_markup("Network", f"mean {_shown(trace.mean_mbps)} Mbit/s")
 
 
 def trace_line(trace: Trace) -> str:
-    """A drawing of the first minute of a trace."""
-    _, rates_mbps = trace.window(0.0, min(trace.duration_s, 60.0))
-    return sparkline_svg(rates_mbps)
+    """A drawing of the first minute of a trace with its mean, and under it the range and the duration."""
+    drawn_s = min(trace.duration_s, DRAWN_S)
+    edges_s = np.linspace(0.0, drawn_s, DRAWN_PIECES + 1).tolist()
+    carried_bytes = np.array([trace.bytes_between(a, b) for a, b in itertools.pairwise(edges_s)])
+    rates_mbps = carried_bytes / (drawn_s / DRAWN_PIECES) / BYTES_PER_MEGABIT
+    spread = f"{_shown(trace.min_mbps)} to {_shown(trace.max_mbps)} Mbit/s"
+    whole = f"{_shown(trace.duration_s)} s"
+    drawn = f"first {drawn_s:.0f} of {whole}" if trace.duration_s > DRAWN_S else whole
+    words = html.escape(f"{trace.title}, {drawn}: mean {_shown(trace.mean_mbps)}, {spread}")
+    return (
+        f'<div class="trace-drawing" role="img" aria-label="{words}">{rates_svg(rates_mbps)}</div>'
+        f'<p class="trace-facts"><span>{spread}</span><span class="drawn">{drawn}</span>'
+        '<span class="switch">another one takes over at once</span></p>'
+    )
+
+
+def trace_told(trace: Trace) -> str:
+    """What a file of the visitor's own was read as, and what was assumed in reading it."""
+    return note_markup([f"{trace.summary}.", *trace.notes])
+
+
+def _shown(number: float) -> str:
+    """A number as people read it: whole ones from 1 on, two digits below."""
+    if number >= 1 or number == 0:
+        return f"{number:,.0f}"
+    return f"{number:.1g}" if number < 0.1 else f"{number:.2g}"
 
 
 def budget_label(system: System, choice: str) -> str:
@@ -130,8 +159,27 @@ def setup_card(
                     filterable=False,
                     elem_id="trace",
                 )
-                network_line = _hidden_html(trace_line(traces[0][2]), elem_classes="trace-line")
+                network_line = gr.HTML(
+                    trace_line(traces[0][2]),
+                    js_on_load="sakura.mountNetwork(element, props, trigger, watch); // 'refuse'",
+                    apply_default_css=False,
+                    elem_classes="trace-line",
+                    switched=None,
+                )
+                network_told = _hidden_html(elem_classes="trace-told")
                 trace_error = _hidden_html(elem_classes="field-error")
+                trace_column = gr.Dropdown(
+                    [(CHOOSE_COLUMN, "")],
+                    value="",
+                    label="Rate column",
+                    show_label=False,
+                    container=False,
+                    filterable=False,
+                    visible=False,
+                    elem_id="trace-column",
+                )
+                # The browser knows which edit runs; it says so with each choice of a network.
+                running = gr.JSON(visible=False)
             with gr.Column(elem_classes="field field-system", min_width=0):
                 gr.HTML(label_markup("System"), apply_default_css=False)
                 system = _segments([(name, key) for key, name in SYSTEM_NAMES.items()], "sakura", "System", "systems")
@@ -176,7 +224,10 @@ def setup_card(
         trace=trace,
         trace_line=network_line,
         trace_file=trace_file,
+        trace_told=network_told,
         trace_error=trace_error,
+        trace_column=trace_column,
+        running=running,
         system=system,
         budget_label=spend_label,
         budget=budget,

@@ -139,7 +139,7 @@ def test_a_moved_start_a_repeated_time_and_a_gap_are_noted() -> None:
         ("", "is empty"),
         (" \r\n\n", "is empty"),
         ("hello\nworld\n", "in no trace format known here .*'hello'.*Mahimahi.*Ghent 4G"),
-        ("0;10,5\n1;nan\n", "line 2: 'nan' .*|does not look like bytes"),
+        ("0;10,5\n1;20,5\n", "put the header 'time;Mbps' above"),
         ("0\t10\n1\t1e400\n", "line 2: the rate inf is not a finite number"),
         ("time,Mbps\n0,10\n1,-inf\n", "line 3: the rate -inf is not a finite number"),
     ],

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from ui.markup import error_markup, label_markup, note_markup, outline_path, picture_uri, sparkline_svg
+from ui.markup import error_markup, label_markup, note_markup, outline_path, picture_uri, rates_svg
 
 
 def test_picture_uri_keeps_every_pixel() -> None:
@@ -36,13 +36,9 @@ def test_outline_of_the_whole_picture_is_closed() -> None:
 
 
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=300))
-def test_sparkline_stays_inside_its_box(rates: list[float]) -> None:
-    svg = sparkline_svg(np.array(rates))
-    path = re.search(r'd="([^"]*)"', svg)
-    assert path is not None
-    numbers = [float(number) for number in re.findall(r"[\d.]+", path[1])]
-    assert all(0 <= x <= 96 for x in numbers[::2])
-    assert all(0 <= y <= 22 for y in numbers[1::2])
+def test_a_drawing_of_rates_stays_inside_its_box(rates: list[float]) -> None:
+    for path in re.findall(r' d="([^"]*)"', rates_svg(np.array(rates))):
+        assert all(0 <= float(number) <= 100 for number in re.findall(r"[\d.]+", path))
 
 
 @given(st.text())

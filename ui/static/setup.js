@@ -110,6 +110,52 @@
     $("camera-cancel").addEventListener("click", () => $("camera").close());
   };
 
+  // The edit that runs, and how long since it began; null where none does.
+  sakura.runningEdit = () => {
+    const { mode, starting, run } = sakura.store;
+    if (mode !== "running" || !starting) return null;
+    return { run_id: starting, at_s: run?.id === starting ? Math.max(run.now(), 0) : 0 };
+  };
+
+  // The network field takes a dropped file wherever it falls, and tells the timeline of a switch.
+  sakura.mountNetwork = (element, props, trigger, watch) => {
+    const field = element.closest(".field-network");
+    const input = () => field.querySelector("input[type=file]");
+    const refused = (files) =>
+      files.length > 1 ? "These are several files; drop one trace file."
+      : files[0].size > MAX_BYTES ? `${files[0].name} is larger than 20 MB; cut it to the part that you need.`
+      : "";
+    field.addEventListener("dragover", (event) => {
+      if (![...event.dataTransfer.types].includes("Files")) return;
+      event.preventDefault();
+      field.classList.add("over");
+    });
+    field.addEventListener("dragleave", (event) => {
+      if (!field.contains(event.relatedTarget)) field.classList.remove("over");
+    });
+    field.addEventListener("drop", (event) => {
+      field.classList.remove("over");
+      if (!event.dataTransfer.files.length) return;
+      event.preventDefault();
+      const reason = refused(event.dataTransfer.files);
+      if (reason) return trigger("refuse", { reason });
+      input().files = event.dataTransfer.files;
+      input().dispatchEvent(new Event("change", { bubbles: true }));
+    });
+    // A file that was chosen passes here before the button takes it.
+    field.addEventListener("change", (event) => {
+      const reason = event.target.type === "file" && event.target.files.length ? refused(event.target.files) : "";
+      if (!reason) return;
+      event.stopImmediatePropagation();
+      event.target.value = "";
+      trigger("refuse", { reason });
+    }, true);
+    watch("switched", () => {
+      const run = sakura.store.run;
+      if (props.switched && run?.id === props.switched.run_id) sakura.switchTrace(run, props.switched.trace);
+    });
+  };
+
   sakura.mountExamples = (element, props, trigger, watch) => {
     const draw = () => element.querySelector(".examples").replaceChildren(...props.examples.map((words) =>
       h("button", { type: "button", class: "example", onclick: () => trigger("example", { words }) }, words)));

@@ -177,6 +177,18 @@
         s("path", { d: `${path}V${layout.band[1]}H${layout.left}Z`, fill: "var(--sk-ink)", opacity: 0.09, ...clipped }),
         s("path", { d: path, fill: "none", stroke: "var(--sk-edge)", "stroke-width": 1.5, ...clipped }),
       );
+      for (const [at_s, network] of trace.switches ?? []) drawSwitch(at_s, network);
+    }
+
+    // Where another network took over, and which one.
+    function drawSwitch(at_s, network) {
+      if (at_s >= end_s) return;
+      const at = x(at_s);
+      const ends = at > (layout.left + right()) / 2;
+      marks.trace.append(
+        line(at, at, layout.band[0], layout.band[1], "var(--sk-ink-2)", { "stroke-dasharray": "2 2", class: "switch" }),
+        text(at + (ends ? -5 : 5), layout.band[0] + 11, network, { "text-anchor": ends ? "end" : "start", class: "halo" }),
+      );
     }
 
     function drawTicks() {
@@ -220,11 +232,22 @@
         marks.predictions.push([event.at_s, event.predicted_mbps]);
         marks.lastMeasured = event.measured_mbps;
       },
+      // The first choice for a shard decides it; later ones fetch refinements that it and later steps share.
       representation_chosen(event) {
-        Object.assign(dataset(event.shard), {
-          rank: event.rank, left_bits: event.left_bits, right_bits: event.right_bits, wanted_bytes: event.wanted_bytes,
-          predicted_mbps: event.predicted_mbps, reason: event.reason, chosen_s: event.at_s,
-        });
+        const data = dataset(event.shard);
+        if (event.wanted_bytes > 0) {
+          data.orders = (data.orders || 0) + 1;
+          data.asked_s = event.at_s;
+        }
+        if (data.chosen) return;
+        data.chosen = { rank: event.rank, left_bits: event.left_bits, right_bits: event.right_bits };
+        Object.assign(data, { predicted_mbps: event.predicted_mbps, reason: event.reason });
+        drawRepresentation(event.shard);
+      },
+      shard_used(event) {
+        const data = dataset(event.shard);
+        data.used = { rank: event.rank, left_bits: event.left_bits, right_bits: event.right_bits };
+        Object.assign(data, { slack_s: event.slack_s, cut: event.cut });
         if (event.rank > top_rank) {
           top_rank = event.rank;
           queueMicrotask(layoutAll);
@@ -234,10 +257,15 @@
       },
       lane_finished(event) {
         const data = dataset(event.shard);
-        data[event.lane] = { started_s: event.started_s, ended_s: event.at_s };
-        data.on_device ||= event.on_device;
-        if (event.lane === "receive") Object.assign(data, { received_bytes: (data.received_bytes || 0) + event.received_bytes, cut: event.cut });
-        block(event.lane, event.shard, event.started_s, event.at_s, event);
+        const part = event.lane === "receive" ? data.parts || 0 : 0;
+        data[event.lane] = { started_s: part ? data.receive.started_s : event.started_s, ended_s: event.at_s };
+        if (event.lane === "receive") Object.assign(data, { parts: part + 1, received_bytes: (data.received_bytes || 0) + event.received_bytes });
+        if (event.lane === "execute") {
+          data.on_device = event.on_device;
+          if (event.on_device) data.reason = marks.fell_reason;
+          else marks.fell_s = undefined;
+        }
+        block(event.lane, event.shard, event.started_s, event.at_s, event, part);
         if (event.lane === "execute") {
           executing(event.shard, event.started_s);
           marks.planned.get(event.shard)?.remove();
@@ -254,9 +282,10 @@
       step_finished(event) {
         endStep(event.step, event.at_s);
       },
+      // Until a later shard is there in time again.
       fell_back(event) {
         marks.fell_s = event.at_s;
-        for (let shard = event.shard; shard < shardCount(); shard += 1) dataset(shard).reason = event.reason;
+        marks.fell_reason = event.reason;
       },
       run_failed() {
         marks.later.replaceChildren();
@@ -305,14 +334,14 @@
       drawRepresentation(shard);
     }
 
-    function block(lane, shard, from_s, to_s, event) {
+    function block(lane, shard, from_s, to_s, event, part = 0) {
       const index = LANES.indexOf(lane);
       const from = x(from_s);
       const wide = Math.max(x(to_s) - from - 1, 1.5);
       const top = layout.lanes[index];
       const fill = event.on_device ? "var(--sys-device)" : `var(--lane-${lane})`;
       if (lane === "reconstruct") marks.hint.replaceChildren();
-      const mark = s("g", { class: "shard", tabindex: -1, role: "button", "data-lane": lane, "data-shard": shard, "data-key": `${lane}-${shard}` });
+      const mark = s("g", { class: "shard", tabindex: -1, role: "button", "data-lane": lane, "data-shard": shard, "data-key": `${lane}-${shard}${part ? `-${part}` : ""}` });
       mark.append(event.cut
         ? s("path", { d: torn(from, top, wide, layout.lane_px), fill })
         : s("rect", { x: from, y: top, width: wide, height: layout.lane_px, rx: 2, fill }));
@@ -363,28 +392,29 @@
         return `${name}: computed on the device${lasts}. ${data.reason || ""}`.trim().slice(0, 90);
       }
       const size = mark.dataset.lane === "receive" && data.received_bytes ? `, ${said(sakura.bytes(data.received_bytes))}` : "";
-      return `${name}: ${lane}${lasts}${size}${data.cut && size ? ", cut short" : ""}.`;
+      return `${name}: ${lane}${lasts}${size}${data.cut && size ? ", not all of it in time" : ""}.`;
     }
 
     function drawRepresentation(shard) {
       const data = dataset(shard);
-      if (!data.rank) return;
+      const finest = data.used ?? data.chosen;
+      if (!finest?.rank) return;
       data.repMark?.remove();
       const begun = data.execute?.started_s;
       const from = x(begun ?? plannedStart(shard));
       const length_s = data.execute?.ended_s ? data.execute.ended_s - begun : plan.step_s / plan.shards_per_step;
       const wide = Math.max(x(length_s) - x(0) - 3, 2);
-      const high = Math.max((data.rank / top_rank) * (layout.wide ? RANK_PX : 21), 2);
-      const bits = data.left_bits + data.right_bits;
-      const here = data.receive?.ended_s !== undefined;
+      const high = Math.max((Math.min(finest.rank, top_rank) / top_rank) * (layout.wide ? RANK_PX : 21), 2);
+      const bits = finest.left_bits + finest.right_bits;
+      const here = data.used !== undefined;
       const look = here
         ? { fill: "var(--sk-ink)", opacity: Math.min(Math.max(0.52 + (bits - 8) * 0.0633, 0.4), 0.94).toFixed(2) }
         : { fill: "none", stroke: "var(--sk-edge)" };
       const mark = s("g", {}, s("rect", { x: from + 1.5, y: layout.rep - high, width: wide, height: high, rx: 1, ...look }));
       if (layout.wide && wide >= 22) {
         mark.append(
-          text(from + 1.5 + wide / 2, layout.rep + 13.4, String(data.rank), { "text-anchor": "middle", "font-weight": 600, fill: "var(--sk-ink)" }),
-          text(from + 1.5 + wide / 2, layout.rep + 27, `${data.left_bits}+${data.right_bits}`, { "text-anchor": "middle" }),
+          text(from + 1.5 + wide / 2, layout.rep + 13.4, String(finest.rank), { "text-anchor": "middle", "font-weight": 600, fill: "var(--sk-ink)" }),
+          text(from + 1.5 + wide / 2, layout.rep + 27, `${finest.left_bits}+${finest.right_bits}`, { "text-anchor": "middle" }),
         );
       }
       data.repMark = mark;
@@ -427,8 +457,8 @@
       const all = [...shards.values()];
       const lastEnd = (lane) => Math.max(0, ...all.map((data) => data[lane]?.ended_s ?? 0));
       const from = { receive: null, execute: null };
-      const asked = all.filter((data) => data.chosen_s !== undefined && data.receive?.ended_s === undefined);
-      if (asked.length) from.receive = Math.max(Math.min(...asked.map((data) => data.chosen_s)), lastEnd("receive"));
+      const asked = all.filter((data) => (data.orders || 0) > (data.parts || 0));
+      if (asked.length) from.receive = Math.max(Math.min(...asked.map((data) => data.asked_s)), lastEnd("receive"));
       const next = all.filter((data) => data.execute?.ended_s !== undefined).length;
       const data = shards.get(next);
       const alone = system === "on_device" || marks.fell_s !== undefined;
@@ -564,7 +594,8 @@
 
     let lastWidth = 0;
     new ResizeObserver(() => {
-      if (box.clientWidth && box.clientWidth !== lastWidth) {
+      // Where the drawing was hidden it is laid out anew when it shows again: events came meanwhile.
+      if (box.clientWidth !== lastWidth) {
         lastWidth = box.clientWidth;
         layoutAll();
       }
@@ -586,14 +617,19 @@
       take(fresh) {
         const last_s = Math.max(...fresh.filter((event) => handlers[event.kind]).map((event) => event.at_s), 0);
         events.push(...fresh);
-        if (!width) return;
         if (last_s > end_s) {
           while (last_s > end_s) end_s *= 1.25;
           layoutAll();
           return;
         }
+        if (!width) return;
         fresh.forEach(add);
         advance();
+      },
+      // Another network takes over: what was drawn of the trace holds up to now.
+      switchTrace(next) {
+        trace = next;
+        layoutAll();
       },
       shards: () => shards,
       focus(key) {
@@ -613,16 +649,19 @@
   const COLUMNS = [
     ["Shard", (d) => String(d.shard + 1)],
     ["Step", (d, plan) => String(Math.floor(d.shard / plan.shards_per_step) + 1)],
-    ["Rank", (d) => d.rank],
-    ["Bits", (d) => d.rank && `${d.left_bits}+${d.right_bits}`],
+    ["Chosen", (d) => represented(d.chosen)],
+    ["Used", (d) => represented(d.used) && `${represented(d.used)}${d.cut ? ", cut" : ""}`],
     ["Sent, kB", (d) => d.received_bytes && (d.received_bytes / 1000).toFixed(1)],
     ["Receive, ms", (d) => lasting(d.receive)],
     ["Reconstruct, ms", (d) => lasting(d.reconstruct)],
     ["Execute, ms", (d) => lasting(d.execute)],
+    ["Ready before need, ms", (d) => d.slack_s !== undefined && (d.slack_s * 1000).toFixed(1)],
     ["Waited, ms", (d) => d.waited_s && (d.waited_s * 1000).toFixed(0)],
+    ["Predicted, Mbit/s", (d) => d.predicted_mbps?.toFixed(1)],
     ["Measured, Mbit/s", (d) => d.measured_mbps?.toFixed(1)],
     ["Why", (d) => (d.on_device ? `on the device: ${d.reason || "nothing is streamed"}` : d.reason)],
   ];
+  const represented = (used) => used && (used.rank ? `rank ${used.rank}, ${used.left_bits}+${used.right_bits} bits` : used.left_bits ? `${used.left_bits} bits` : "");
   const lasting = (span) => span?.ended_s !== undefined && ((span.ended_s - span.started_s) * 1000).toFixed(1);
 
   sakura.mountTimeline = (element) => {
@@ -636,6 +675,11 @@
       row?.focus();
       row?.scrollIntoView({ block: "nearest" });
     });
+
+    sakura.switchTrace = (run, trace) => {
+      run.view.trace = trace;
+      draw.switchTrace(trace);
+    };
 
     store.listen((what, detail) => {
       if (!element.isConnected) return;
@@ -689,9 +733,10 @@
 
     function summary(run) {
       if (run.events.some((event) => event.kind === "run_failed")) return "The edit ended before its last step.";
-      const fell = run.events.find((event) => event.kind === "fell_back");
-      if (fell) return `From shard ${fell.shard + 1} the device computed without the cache.`;
       if (run.view.system === "on_device") return "The device computed every step by itself.";
+      const alone = new Set(run.events.filter((event) => event.kind === "lane_finished" && event.on_device).map((event) => event.shard)).size;
+      if (run.events.some((event) => event.kind === "fell_back" && !event.planned)) return `The device computed ${alone} of ${run.view.plan.steps * run.view.plan.shards_per_step} shards without the cache.`;
+      if (alone) return "The device began by itself while the first bytes were on their way.";
       const waited_s = run.events.find((event) => event.kind === "run_finished").network_wait_s;
       if (waited_s < 0.001) return "Each shard arrived while an earlier one was running.";
       const first = run.events.find((event) => event.kind === "network_wait" && event.shard === 0);

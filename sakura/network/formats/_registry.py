@@ -28,13 +28,12 @@ class TraceFormat:
     and raises ``UserError`` for the first thing that is wrong.
     """
 
-    title: str
     matches: Callable[[TraceText], bool]
     parse: Callable[[TraceText, str | None], Trace]
 
 
 FORMATS = tuple(
-    TraceFormat(module.TITLE, module.matches, module.parse)
+    TraceFormat(module.matches, module.parse)
     for module in (ucc, five_gophers, lumos5g, time_mbps, named_columns, mahimahi, ghent, second_bytes)
 )
 
@@ -54,8 +53,7 @@ def load_trace(source: Path | str | bytes, name: str, *, column: str | None = No
     if (why := why_no_trace(text)) is not None:
         raise UserError(why)
     line = text.lines[0]
-    readable = ", ".join(form.title for form in FORMATS if form.title != time_mbps.TITLE)
     raise UserError(
-        f"{name} is in no trace format known here (line {line.number} reads {line.text[:40]!r}): write a time in s, "
-        f"a tab and a rate in Mbit/s on each line, or choose a file of one of these: {readable}."
+        f"{name} is in no trace format known here (line {line.number} reads {line.text[:30]!r}): write a time in s, "
+        "a tab and a rate in Mbit/s on each line, or choose a file of UCC, 5Gophers, Lumos5G, Mahimahi or Ghent 4G."
     )
