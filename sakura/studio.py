@@ -51,6 +51,7 @@ MAX_RTT_S = 5.0
 MAX_BUDGET_BYTES = 10**12
 ABANDONED_S = 5.0  # a run whose events nobody has asked for this long gives way to a new one
 STOP_TIMEOUT_S = 5.0
+LINK_PAUSE_S = 0.05  # between tries to tell a cloud that comes back of a run's network
 MAX_RUNS_KEPT = 64
 CALL_TIMEOUT_S = 330.0
 DEVICE_TIMEOUT_S = 120.0
@@ -126,6 +127,7 @@ class _Run:
         self.task: asyncio.Task[None] | None = None
         self.trace = request.trace
         self.pressed_s = self.followed_s = time.monotonic()
+        self.declared_s: float | None = None  # when its network began
         self.stopping = False
 
     def append(self, event: AnyEvent) -> None:
@@ -375,6 +377,7 @@ class Studio:
     async def _run(
         self, run: _Run, unwanted: Sequence[_Run], job: RunJob, mask: np.ndarray, truth: np.ndarray | None
     ) -> None:
+        keeping = asyncio.create_task(self._keep_link(run))
         try:
             await self._make_way(unwanted)
             await self._declare_link(run)
@@ -399,16 +402,28 @@ class Studio:
                     RunFailed(at_s=0.0, reason="The studio failed during this edit; its log says why. Try again.")
                 )
         finally:
+            keeping.cancel()
             run.finish()
+
+    async def _keep_link(self, run: _Run) -> None:
+        """Declare the run's network anew when the cloud has come back: it forgot it, and the device will ask for it."""
+        while True:
+            with contextlib.suppress(NoAnswerError):
+                cloud = await self._cloud_client()
+                await cloud.lost.wait()
+                await self._declare_link(run)
+            await asyncio.sleep(LINK_PAUSE_S)
 
     async def _declare_link(self, run: _Run) -> None:
         """The run's network. Without a cloud the device finds out by itself and computes alone."""
         if run.request.system == "on_device":
             return
         request = run.request
+        run.declared_s = run.declared_s or time.monotonic()
         try:
             cloud = await self._cloud_client()
-            await cloud.emulate_link(run.run_id, run.trace, request.rtt_s, request.trace_offset_s)
+            offset_s = request.trace_offset_s + time.monotonic() - run.declared_s
+            await cloud.emulate_link(run.run_id, run.trace, request.rtt_s, offset_s)
         except NoAnswerError as error:
             log.warning("%s", error)
 
