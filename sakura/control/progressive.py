@@ -82,7 +82,9 @@ class ProgressiveController:
         number = state.ladder_of[shard]
         self._sent[number] = max(self._sent.get(number, -1), ladder.rungs.index(rung))
         sent = ladder.rungs[self._sent[number]]
-        return Order(shard, sent, self._least(state, shard), state.cost_bytes(ladder, sent), reason)
+        # A refinement may decide a shard before more is worth waiting for: what nobody asked for would never come.
+        least = min(self._least(state, shard), sent, key=lambda rung: rung.stop)
+        return Order(shard, sent, least, state.cost_bytes(ladder, sent), reason)
 
     def _least(self, state: StreamState, shard: int) -> Rung:
         """What a shard waits for: little, unless the network is so fast that more costs next to nothing."""
@@ -104,6 +106,8 @@ class ProgressiveController:
     def _best_refinement(self, state: StreamState, window_bytes: float) -> _Refinement | None:
         """Of the next rungs of the ladders that are in use already, the one that gains most for a byte."""
         least_bytes = max(ORDER_BYTES, 125_000 * state.predicted_mbps * ORDER_S)
+        # Half of what may be under way, or of what comes while a shard is executed where that takes much longer.
+        largest_bytes = max(window_bytes, 125_000 * state.predicted_mbps * state.shard_s) / 2
         uses: dict[int, list[int]] = {}
         for shard in range(state.begun, state.geometry.shards):
             uses.setdefault(state.ladder_of[shard], []).append(shard)
@@ -120,7 +124,7 @@ class ProgressiveController:
                     continue
                 candidate = self._refinement(state, uses[number], ladder, sent, finer, size_bytes)
                 compared += 1
-                if candidate is None or size_bytes > window_bytes / 2 or compared > NEXT_RUNGS:
+                if candidate is None or size_bytes > largest_bytes or compared > NEXT_RUNGS:
                     break
                 if best is None or candidate.gain > best.gain:
                     best = candidate

@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -23,9 +23,9 @@ class _ModelledArrival(Arrival):
         self._untaken = list(segments)
         self._reached = 0
 
-    def grow(self, size_bytes: int, at_s: float) -> None:
-        self._arrived_bytes = min(self._expected, self._arrived_bytes + size_bytes)
-        self.wire_bytes += size_bytes
+    def grow(self, size_bytes: int, wire_bytes: int, at_s: float) -> None:
+        self._arrived_bytes += size_bytes
+        self.wire_bytes += wire_bytes
         self.finished_s = at_s
 
     def take(self) -> dict[int, bytes]:
@@ -80,67 +80,81 @@ class ModelledSource:
             left_s = max(asked.reached_s, self._free_s)
             await _until(self._loop, left_s)
             sizes = [self._segment_bytes[segment] for segment in asked.segments]
-            total = sum(sizes) + FETCH_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(sizes)
-            piece = max(PIECE_BYTES, -(-total // MAX_PIECES))
-            arrival: _ModelledArrival | None = None
-            sent = 0
-            while sent < total and not asked.cancelled:
-                size = min(piece, total - sent)
-                left_s = self._trace_began_s + self._trace.end_of_transfer_s(left_s - self._trace_began_s, size)
+            left_bytes, unsaid_bytes = sum(sizes), FETCH_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(sizes)
+            piece = max(PIECE_BYTES, -(-left_bytes // MAX_PIECES))
+            # The header is a message of its own, from which on the rate can be measured.
+            left_s = self._through_s(left_s, unsaid_bytes)
+            arrival = _ModelledArrival(asked.fetch_id, asked.segments, sizes, left_s + self._rtt_s / 2)
+            while (left_bytes or unsaid_bytes) and not asked.cancelled:
+                size = min(piece, left_bytes)
+                left_s = self._through_s(left_s, size)
                 await _until(self._loop, left_s)
-                sent += size
                 at_s = left_s + self._rtt_s / 2
-                if arrival is None:
-                    arrival = _ModelledArrival(asked.fetch_id, asked.segments, sizes, at_s)
-                self._loop.call_at(at_s, self._deliver, arrival, size, at_s)
+                self._loop.call_at(at_s, self._deliver, arrival, size, size + unsaid_bytes, at_s)
+                left_bytes, unsaid_bytes = left_bytes - size, 0
             self._free_s = left_s
 
-    def _deliver(self, arrival: _ModelledArrival, size_bytes: int, at_s: float) -> None:
-        arrival.grow(size_bytes, at_s)
+    def _through_s(self, at_s: float, size_bytes: int) -> float:
+        """When bytes that begin to leave then have left."""
+        return self._trace_began_s + self._trace.end_of_transfer_s(at_s - self._trace_began_s, size_bytes)
+
+    def _deliver(self, arrival: _ModelledArrival, size_bytes: int, wire_bytes: int, at_s: float) -> None:
+        arrival.grow(size_bytes, wire_bytes, at_s)
         if arrival.complete:
             self._open.pop(arrival.fetch_id, None)
         self._news.put_nowait(arrival)
 
 
-class _Processor:
-    """Does one piece of work after the other."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._free_s = self._loop.time()
-
-    async def work(self, seconds: float) -> Span:
-        start = max(self._loop.time(), self._free_s)
-        self._free_s = start + seconds
-        await _until(self._loop, self._free_s)
-        return Span(start, start + seconds)
-
-
 @dataclasses.dataclass(frozen=True)
 class Durations:
-    """How long a device takes: a shard with the cache, one without it, taking in so many bytes, rebuilding a shard."""
+    """How long a device at rest takes, in seconds.
+
+    ``active_shard_s`` executes a shard with the cache, ``full_shard_s`` one without. ``read_s`` takes in segments of
+    these numbers, ``rebuild_s`` rebuilds a shard from all that were read so far. ``speed_share`` is the share of its
+    speed that the device has after so many seconds. ``concurrent`` if reading and rebuilding run beside execution.
+    """
 
     active_shard_s: float
     full_shard_s: float
-    read_s: Callable[[int], float]
-    rebuild_s: float
+    read_s: Callable[[Collection[int]], float]
+    rebuild_s: Callable[[int, Collection[int]], float]
+    speed_share: Callable[[float], float] = lambda at_s: 1.0
+    concurrent: bool = True
+
+
+class _Processor:
+    """Does one piece of work after the other, each at the speed that it has when that begins."""
+
+    def __init__(self, speed_share: Callable[[float], float]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._speed_share = speed_share
+        self._began_s = self._free_s = self._loop.time()
+
+    async def work(self, seconds: float) -> Span:
+        start = max(self._loop.time(), self._free_s)
+        self._free_s = start + seconds / self._speed_share(start - self._began_s)
+        span = Span(start, self._free_s)
+        await _until(self._loop, span.end)
+        return span
 
 
 class ModelledRun:
     """An edit on processors that only take time. Its picture is one black pixel."""
 
-    def __init__(self, durations: Durations, segment_bytes: Sequence[int]) -> None:
-        self._durations, self._segment_bytes = durations, segment_bytes
-        self._compute, self._helper = _Processor(), _Processor()
-
-    def _read_s(self, segments: Mapping[int, bytes]) -> float:
-        return self._durations.read_s(sum(self._segment_bytes[segment] for segment in segments))
+    def __init__(self, durations: Durations) -> None:
+        self._durations = durations
+        self._compute = _Processor(durations.speed_share)
+        self._helper = _Processor(durations.speed_share) if durations.concurrent else self._compute
+        self._read: set[int] = set()
 
     async def read(self, segments: Mapping[int, bytes]) -> None:
-        await self._helper.work(self._read_s(segments))
+        self._read.update(segments)
+        await self._helper.work(self._durations.read_s(segments))
 
     async def reconstruct(self, shard: int, segments: Mapping[int, bytes]) -> tuple[ShardKv, Span]:
-        return {}, await self._helper.work(self._read_s(segments) + self._durations.rebuild_s)
+        self._read.update(segments)
+        seconds = self._durations.read_s(segments) + self._durations.rebuild_s(shard, self._read)
+        return {}, await self._helper.work(seconds)
 
     def execute(self, shard: int, kv: ShardKv) -> Awaitable[Span]:
         return self._compute.work(self._durations.active_shard_s)
