@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from sakura.events import FellBack, LaneFinished, QualityMeasured, RunStarted, StepFinished, System
+from sakura.events import LaneFinished, QualityMeasured, RunStarted, StepFinished, System
 from sakura.race import Lap, RaceState
 from sakura.studio import EditRequest
 from ui.views import SYSTEM_NAMES, TemplateView, View, brought_key, lane_units, request_view, started_view
@@ -56,10 +56,14 @@ def race_view(state: RaceState, card: TemplateView) -> Answer:
 
 
 def lap_view(lap: Lap) -> Answer:
-    """A lap as its row plays it. Times in seconds from the start of the run; ``stretches`` are parts of equal worth."""
+    """A lap as its row plays it.
+
+    Times are in seconds from the start of the run; ``stretches`` are the executed shards of ``total``, each an equal
+    part of the work, and ``alone`` of them were computed without the cache although the system uses one.
+    """
     started = next((event for event in lap.events if isinstance(event, RunStarted)), None)
-    fell_back = next((event for event in lap.events if isinstance(event, FellBack)), None)
     executed = [event for event in lap.events if isinstance(event, LaneFinished) and event.lane == "execute"]
+    total = started.steps * started.shards_per_step if started else 0
     pictures = [
         {"at_s": event.at_s, "src": _png_uri(event.preview_png)}
         for event in lap.events
@@ -72,8 +76,8 @@ def lap_view(lap: Lap) -> Answer:
         "system": lap.system,
         "run_id": lap.run_id if lap.system in SYSTEM_NAMES else "",
         "reason": lap.reason,
-        "note": fell_back.reason if fell_back else "",
-        "total": started.steps * started.shards_per_step if started else 0,
+        "total": total,
+        "alone": 0 if lap.system == "on_device" else sum(event.on_device for event in executed),
         "stretches": [[event.started_s, event.at_s] for event in executed],
         "pictures": pictures,
         "ended_s": max((event.at_s for event in lap.events if not isinstance(event, LaneFinished)), default=0.0)

@@ -7,7 +7,7 @@ import pytest
 from pages import PHONE, choose, no_sideways_scroll
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from sakura.events import RACE_SYSTEMS, RunStarted, events_from_json
+from sakura.events import RACE_SYSTEMS, LaneFinished, RunStarted, System, events_from_json
 from sakura.network.library import constant_trace
 from sakura.race import STOPPED, Lap, Races, RaceState
 from sakura.studio import EditRequest, Studio
@@ -219,6 +219,13 @@ class TestAnswers:
         answer = lap_view(Lap("sakura", reason="The device is busy; wait."))
         assert (answer["reason"], answer["latency_s"]) == ("The device is busy; wait.", None)
         assert (answer["ended_s"], answer["pictures"]) == (0.0, [])
+
+    @pytest.mark.parametrize(("system", "alone"), [("sakura", 1), ("on_device", 0)])
+    def test_shards_without_the_cache_are_told_where_there_is_one(self, system: System, alone: int) -> None:
+        shards = [LaneFinished(at_s=n + 1, lane="execute", shard=n, started_s=n, on_device=n == 1) for n in range(2)]
+        answer = lap_view(Lap(system, "run", tuple(shards)))
+        assert answer["alone"] == alone
+        assert answer["stretches"] == [[0, 1], [1, 2]]
 
     def test_setups_differ_by_template_network_and_words_alone(self) -> None:
         key = setup_key(self.REQUEST)

@@ -25,6 +25,8 @@
   const received = (bytes) => (bytes ? unit(megabytes(bytes), "MB") : word("nothing"));
   const quality = (lap) => (lap.psnr_db === null ? word("not compared") : lap.psnr_db >= SAME_DB ? word("same") : unit(lap.psnr_db.toFixed(1), "dB"));
 
+  const remark = (lap) => (lap.alone ? `${lap.alone} of ${lap.total} shards computed without the cache` : "");
+
   // How much of a lap is done: stretches of work count alike, waiting counts nothing.
   function shareAt(lap, t) {
     if (lap.latency_s !== null && t >= lap.latency_s) return 1;
@@ -88,7 +90,7 @@
     // Every picture is there from the start and shows when its time comes.
     function play(answer) {
       clear();
-      laps = answer.laps;
+      laps = [...answer.laps].sort((a, b) => a.ended_s - b.ended_s); // however rarely it is drawn, rows end in order
       written_ms = 0;
       for (const lap of laps) {
         const parts = rows.get(lap.system);
@@ -126,7 +128,7 @@
       parts.time.replaceChildren(...(finished ? unit(seconds(lap.latency_s), "s") : []));
       parts.bytes.replaceChildren(...(finished ? received(lap.received_bytes) : []));
       parts.psnr.replaceChildren(...(finished ? quality(lap) : []));
-      parts.note.textContent = finished ? lap.note : "";
+      parts.note.textContent = finished ? remark(lap) : "";
       parts.reason.hidden = finished;
       parts.open.hidden = !lap.run_id;
       const last = parts.images.at(-1)?.node;
@@ -140,7 +142,7 @@
         ...(lap.latency_s === null
           ? ["", "", "", ""]
           : [seconds(lap.latency_s), megabytes(lap.received_bytes), lap.psnr_db === null ? "" : lap.psnr_db >= SAME_DB ? "same picture" : lap.psnr_db.toFixed(1), lap.ssim?.toFixed(3) ?? ""]
-        ).map((text) => h("td", {}, text)), h("td", {}, lap.reason || lap.note))));
+        ).map((text) => h("td", {}, text)), h("td", {}, lap.reason || remark(lap)))));
     }
 
     // One sentence on who was first and how far before the next one.
