@@ -92,12 +92,14 @@ class Pipeline:
         self._failure: Exception | None = None  # of the engine
         self._local_shards = 0
         self._fell_back = False
+        self._head_start = False  # whether the device computes only because nothing can have come yet
         self._network_wait_s = 0.0
 
     async def edit(self) -> Outcome:
         """Run to the end. Raises only what the engine raises: a lost or slow network is survived on the device."""
-        work = (self._request(), self.reception.receive(), self._reconstruct())
+        work = (self._reconstruct(), self._request(), self.reception.receive())
         tasks = [asyncio.create_task(self._survive(each)) for each in work]
+        self._rebuilding = tasks[0]
         try:
             await self._execute()
             picture = await self.run.picture()
@@ -127,7 +129,10 @@ class Pipeline:
     # Ask
 
     async def _request(self) -> None:
+        over = 0  # shards that need nothing any more
         while True:
+            if over < (over := max(self._rebuilt, self.state.begun)):
+                await self.reception.drop_late(over)
             self._update_state()
             order = self.controller.next(self.state)
             if order is None:
@@ -167,7 +172,6 @@ class Pipeline:
         if shard >= state.begun:  # else the device has computed it meanwhile
             self._ready[shard] = kv, self.clock.now()
         self._changed.tell()
-        await self.reception.drop_late(shard + 1)
 
     async def _damaged_or(self, work: Awaitable[T]) -> T:
         try:
@@ -201,6 +205,7 @@ class Pipeline:
             for shard in range(self.state.geometry.shards):
                 reason = await self._until_ready(shard)
                 if reason is None:
+                    self._head_start = False
                     self.state.begun = shard + 1
                     kv, ready_s = self._ready.pop(shard)
                     self._full_shard = None
@@ -241,7 +246,7 @@ class Pipeline:
 
         Execution stands still. To wait as long as computing would have taken is the most that can be lost by hope.
         """
-        if self.reception.is_there(shard):
+        if self.reception.is_there(shard) and not self._rebuilding.done():
             return None
         if self._lost:
             return f"{str(self._lost).rstrip('.')}, so the device computes the rest itself."
@@ -265,9 +270,11 @@ class Pipeline:
     async def _compute_locally(self, shard: int, reason: str) -> None:
         """Compute a shard without the cache, and what of its step has not been computed so."""
         state, first = self.state, self._first_local(shard)
-        planned = shard == 0 and self._lost is None
-        if shard == 0 or self._full_shard != shard - 1:
+        head_start = shard == 0 or (self._head_start and self.clock.now() < state.rtt_s)
+        planned = head_start and not (self._lost or self.reception.broken)
+        if shard == 0 or self._full_shard != shard - 1 or planned != self._head_start:
             self.emit(FellBack(at_s=self.clock.now(), shard=first, reason=reason, planned=planned))
+        self._head_start = planned
         self._fell_back = self._fell_back or not planned
         self._tell_wait(shard, self.clock.now())
         state.begun = shard + 1

@@ -138,9 +138,10 @@ class Reception:
                 self.changed.tell()
                 self.source = await self._reopen(error)
                 self.broken = None
-            for fetch_id, fetch in self._fetches.items():
-                with contextlib.suppress(SourceLostError):
-                    await self.source.fetch(fetch_id, list(fetch.missing))
+            for fetch_id, fetch in list(self._fetches.items()):
+                if fetch_id in self._fetches:  # not cancelled while the ones before it were sent
+                    with contextlib.suppress(SourceLostError):
+                        await self.source.fetch(fetch_id, list(fetch.missing))
 
     async def _receive_from(self, source: ShardSource) -> None:
         previous_s = 0.0  # when the previous message arrived
