@@ -1,296 +1,404 @@
-"""The pipeline on an exact clock, with a modelled link and engine."""
+"""The pipeline in virtual time, over modelled links and processors."""
 
 import asyncio
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from clocks import run
+from edits import (
+    DISTORTIONS,
+    GEOMETRY,
+    LOCAL_SHARD_S,
+    ON_DEVICE_S,
+    RTT_S,
+    SHARD_S,
+    SIZES,
+    Offer,
+    WatchedRun,
+    WatchedSource,
+    apart,
+    check,
+    continued,
+    edit,
+    shared_by_steps,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from sakura.cloud.source import Arrival, SourceLostError
-from sakura.codec.interface import CacheGeometry, Ladder, Representation, Rung
-from sakura.control.controllers import Choice, DeadlineController, Situation
-from sakura.control.estimators import DiscountedEstimator
-from sakura.events import AnyEvent, BandwidthMeasured, FellBack, LaneFinished, NetworkWait, RepresentationChosen
+from sakura.codec.interface import Ladder
+from sakura.control import CONTROLLERS
+from sakura.control.interface import Choice, Situation
+from sakura.control.shard_by_shard import ShardByShard
+from sakura.events import BandwidthMeasured, FellBack, NetworkWait, RepresentationChosen, ShardUsed
+from sakura.network.library import constant_trace
+from sakura.network.trace import Trace, checked_trace
 from sakura.runtime.engine import ShardKv, Span
-from sakura.runtime.pipeline import Outcome, Pipeline, Profile, RunClock
 
-GEOMETRY = CacheGeometry(steps=4, blocks=8, blocks_per_shard=2, rows=4, columns=4)
-SIZES = (5_000, 20_000, 60_000)
-DISTORTIONS = (0.1, 0.05, 0.01)
+OVERHEAD = 1.05  # of headers, on a link
 
 
-def rungs_of(*, progressive: bool) -> list[Rung]:
-    ranked = zip((8, 16, 32), SIZES, DISTORTIONS, strict=True)
-    return [
-        Rung(Representation(rank, 4, 4), 0 if progressive else index, index + 1, size, distortion)
-        for index, (rank, size, distortion) in enumerate(ranked)
-    ]
+def trace_of(*parts: tuple[float, float]) -> Trace:
+    """Rates in Mbit/s, each for so many seconds; the trace goes on with the last one for long."""
+    durations, rates = zip(*parts, strict=True)
+    edges = np.concatenate([[0.0], np.cumsum([*durations[:-1], 10_000.0])])
+    return checked_trace("made up", edges, np.array(rates))
 
 
-@dataclasses.dataclass(frozen=True)
-class Offer:
-    """A ladder for each shard, over one pool of segments."""
-
-    ladders: list[Ladder]
-    segment_bytes: list[int]
+def least_s(mbps: float) -> float:
+    """How long the smallest representation takes on the wire."""
+    return OVERHEAD * 8e-6 * SIZES[0] / mbps
 
 
-def apart() -> Offer:
-    """Every shard has a segment for each representation."""
-    rungs = rungs_of(progressive=False)
-    ladders = [Ladder([3 * shard, 3 * shard + 1, 3 * shard + 2], rungs) for shard in range(GEOMETRY.shards)]
-    return Offer(ladders, list(SIZES) * GEOMETRY.shards)
-
-
-def shared_by_steps() -> Offer:
-    """The same blocks share segments at all steps; a finer representation continues a coarser one."""
-    rungs, columns = rungs_of(progressive=True), GEOMETRY.shards_per_step
-    own = [Ladder([3 * column, 3 * column + 1, 3 * column + 2], rungs) for column in range(columns)]
-    sizes = [SIZES[0], SIZES[1] - SIZES[0], SIZES[2] - SIZES[1]]
-    return Offer([own[shard % columns] for shard in range(GEOMETRY.shards)], sizes * columns)
-
-
-SHARD_S, FULL_STEP_S, RTT_S = 0.01, 0.2, 0.02
-PIECE_BYTES = 4_000
-
-
-class LoopClock(RunClock):
-    """The engine's clock is the loop's."""
-
-    def of_engine(self, engine_s: float) -> float:
-        return self.of_loop(engine_s)
-
-
-class ModelledSource:
-    """Sends shards one after the other at ``mbps``, from half a round trip after the request on."""
-
-    def __init__(self, mbps: float, segment_bytes: Sequence[int], lost_after: int | None = None) -> None:
-        self.mbps, self.segment_bytes, self.lost_after = mbps, segment_bytes, lost_after
-        self.loop = asyncio.get_running_loop()
-        self.fetched: list[int] = []
-        self.asked: asyncio.Queue[tuple[float, int, Sequence[int]]] = asyncio.Queue()
-        self.news: asyncio.Queue[Arrival | None] = asyncio.Queue()
-        self.task = asyncio.create_task(self._send())
-
-    async def fetch(self, shard: int, segments: Sequence[int]) -> None:
-        self.fetched += segments
-        self.asked.put_nowait((self.loop.time(), shard, segments))
-
-    async def _send(self) -> None:
-        sent = 0
-        while True:
-            asked_s, shard, segments = await self.asked.get()
-            await asyncio.sleep(max(0.0, asked_s + RTT_S - self.loop.time()))
-            if sent == self.lost_after:
-                self.news.put_nowait(None)
-            sizes = [self.segment_bytes[segment] for segment in segments]
-            arrival = Arrival(shard, segments, sizes, [0] * len(sizes), self.loop.time())
-            self.news.put_nowait(arrival)
-            for start in range(0, sum(sizes), PIECE_BYTES):
-                piece = bytes(min(PIECE_BYTES, sum(sizes) - start))
-                await asyncio.sleep(8e-6 * len(piece) / self.mbps)
-                arrival.add(piece, self.loop.time())
-                arrival.wire_bytes += len(piece)
-                self.news.put_nowait(arrival)
-            sent += 1
-
-    async def next(self) -> Arrival:
-        arrival = await self.news.get()
-        if arrival is None:
-            raise SourceLostError("The line is cut.")
-        return arrival
-
-    async def close(self) -> None:
-        self.task.cancel()
-
-
-class ModelledEngine:
-    """Executes a shard at a time, each in ``shard_s``; what it is given it keeps no longer than it must."""
-
-    def __init__(self, shard_s: float = SHARD_S) -> None:
-        self.shard_s = shard_s
-        self.loop = asyncio.get_running_loop()
-        self.busy = asyncio.Lock()
-        self.local: list[int] = []
-        self.known: dict[int, int] = {}  # how many segments there were when a shard was rebuilt
-        self.segments: set[int] = set()
-
-    async def reconstruct(self, shard: int, segments: Mapping[int, bytes]) -> tuple[ShardKv, Span]:
-        self.segments.update(segments)
-        self.known[shard] = len(self.segments)
-        return {}, Span(self.loop.time(), self.loop.time())
-
-    async def _work(self, seconds: float) -> Span:
-        async with self.busy:
-            start = self.loop.time()
-            await asyncio.sleep(seconds)
-            return Span(start, self.loop.time())
-
-    async def execute(self, shard: int, kv: ShardKv) -> Span:
-        return await self._work(self.shard_s)
-
-    async def execute_locally(self, shard: int) -> Span:
-        self.local.append(shard)
-        return await self._work(FULL_STEP_S / GEOMETRY.shards_per_step)
-
-    async def picture(self) -> np.ndarray:
-        return np.zeros((16, 16, 3), np.uint8)
-
-
-@dataclasses.dataclass
-class Told:
-    outcome: Outcome
-    events: list[AnyEvent]
-    engine: ModelledEngine
-    source: ModelledSource
-
-    def of(self, kind: type) -> list:
-        return [event for event in self.events if isinstance(event, kind)]
-
-    def lane(self, lane: str) -> list[LaneFinished]:
-        return [event for event in self.of(LaneFinished) if event.lane == lane]
-
-
-@pytest.fixture(autouse=True)
-def without_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checksums are not the matter here."""
-    monkeypatch.setattr(Arrival, "segments", lambda arrival: dict.fromkeys(arrival._ids, b""))
-
-
-def edit(
-    mbps: float,
-    *,
-    lost_after: int | None = None,
-    shard_s: float = SHARD_S,
-    patient: bool = False,
-    controller: object = None,
-    offer: Offer | None = None,
-) -> Told:
-    offer = offer or apart()
-    told: list[Told] = []
-
-    async def scenario() -> None:
-        source = ModelledSource(mbps, offer.segment_bytes, lost_after)
-        engine, events = ModelledEngine(shard_s), list[AnyEvent]()
-        pipeline = Pipeline(
-            geometry=GEOMETRY,
-            ladders=offer.ladders,
-            segment_bytes=offer.segment_bytes,
-            source=source,
-            run=engine,
-            controller=controller or DeadlineController(),  # type: ignore[arg-type]
-            estimator=DiscountedEstimator(),
-            profile=Profile(SHARD_S * GEOMETRY.shards_per_step, FULL_STEP_S, 0.0),
-            rtt_s=RTT_S,
-            clock=LoopClock(),
-            emit=events.append,
-            patient=patient,
-        )
-        told.append(Told(await pipeline.edit(), events, engine, source))
-        await source.close()
-        assert not pipeline._kv, "executed shards are not kept"
-
-    run(scenario())
-    return told[0]
+# A good network
 
 
 def test_fast_network_is_hidden_behind_execution() -> None:
-    told = edit(200)
-    assert not told.outcome.fell_back
-    end = told.lane("execute")[-1].at_s
+    told = edit(constant_trace(200))
+    check(told)
+    assert not told.of(FellBack)
     # One round trip and the first shard cannot be hidden; nothing else may be left to see.
-    assert end <= RTT_S + 8e-6 * SIZES[0] / 200 + GEOMETRY.shards * SHARD_S + 1e-6
+    assert told.end_s <= RTT_S + least_s(200) + 0.002 + GEOMETRY.shards * SHARD_S
     assert told.of(RepresentationChosen)[-1].rank == 32
 
 
-def test_waits_are_what_execution_stood_still() -> None:
-    told = edit(5)
-    blocks, waits = told.lane("execute"), told.of(NetworkWait)
-    for wait in waits:
-        assert wait.started_s < wait.at_s
-        assert not any(b.started_s < wait.at_s - 1e-9 and wait.started_s < b.at_s - 1e-9 for b in blocks)
-    still_s = blocks[-1].at_s - sum(block.at_s - block.started_s for block in blocks)
-    assert told.outcome.network_wait_s == pytest.approx(still_s, abs=1e-6)
-    assert sum(wait.at_s - wait.started_s for wait in waits) == pytest.approx(told.outcome.network_wait_s)
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_every_controller_gets_by_on_a_fair_network(controller: str) -> None:
+    told = edit(constant_trace(20), offer=shared_by_steps(), controller=controller)
+    check(told)
+    assert not told.outcome.fell_back
+    assert told.end_s < ON_DEVICE_S / 2
+    decided = [event.shard for event in told.of(RepresentationChosen)]
+    assert set(decided) == set(range(GEOMETRY.shards))
+    if controller != "deadline-progressive":  # which refines
+        assert decided == sorted(set(decided))
 
 
 def test_slow_engine_is_not_blamed_on_the_network() -> None:
-    told = edit(200, shard_s=3 * SHARD_S)
-    assert told.outcome.network_wait_s == pytest.approx(RTT_S + 8e-6 * SIZES[0] / 200, abs=1e-6)
+    told = edit(constant_trace(200), shard_s=3 * SHARD_S)
+    check(told)
+    assert told.outcome.network_wait_s <= RTT_S + least_s(200) + 0.002
 
 
 def test_slow_network_is_given_the_smallest_representation() -> None:
-    assert {event.rank for event in edit(3).of(RepresentationChosen)} == {8}
+    told = edit(constant_trace(3), controller="choose-before-send", prior_mbps=3)
+    check(told)
+    assert {event.rank for event in told.of(RepresentationChosen)} == {8}
 
 
 def test_rate_is_measured_within_ten_percent() -> None:
-    rates = [event.measured_mbps for event in edit(30).of(BandwidthMeasured)]
+    rates = [event.measured_mbps for event in edit(constant_trace(30)).of(BandwidthMeasured)]
     assert rates
     assert rates[-1] == pytest.approx(30, rel=0.1)
 
 
-def test_lost_network_is_finished_on_the_device() -> None:
-    told = edit(50, lost_after=3)
-    assert told.outcome.fell_back
-    assert told.of(FellBack)[0].reason == "The line is cut, so the device computes the rest itself."
-    assert told.engine.local == list(range(told.engine.local[0], GEOMETRY.shards))
-    assert told.engine.local[0] % GEOMETRY.shards_per_step == 0
-
-
-def test_never_waits_longer_than_the_cache_can_save() -> None:
-    told = edit(0.05)
-    assert told.outcome.fell_back
-    savings_s = GEOMETRY.steps * (FULL_STEP_S - SHARD_S * GEOMETRY.shards_per_step)
-    assert told.outcome.network_wait_s <= savings_s + 0.05
-
-
-def test_patient_run_waits_for_a_slow_network() -> None:
-    assert not edit(0.5, patient=True).outcome.fell_back
-
-
-def test_received_bytes_count_what_was_cut_off_too() -> None:
-    told = edit(0.055)
-    assert told.outcome.fell_back
-    whole = sum(event.received_bytes for event in told.lane("receive"))
-    assert whole < told.outcome.received_bytes < whole + SIZES[0]
-
-
 @pytest.mark.parametrize("mbps", [3, 20, 200])
 def test_what_one_step_brought_serves_the_next_ones(mbps: float) -> None:
-    told = edit(mbps, offer=shared_by_steps())
+    told = edit(constant_trace(mbps), offer=shared_by_steps())
+    check(told)
     assert not told.outcome.fell_back
-    assert len(told.lane("execute")) == len(told.lane("reconstruct")) == GEOMETRY.shards
-    assert len(set(told.source.fetched)) == len(told.source.fetched), "no segment is fetched twice"
-    assert told.outcome.received_bytes == sum(shared_by_steps().segment_bytes[s] for s in told.source.fetched)
-    ranks = [event.rank for event in told.of(RepresentationChosen)]
+    assert len(told.of(ShardUsed)) + told.outcome.local_shards >= GEOMETRY.shards
+    used = {event.shard: event.rank for event in told.of(ShardUsed)}
     for column in range(GEOMETRY.shards_per_step):
-        chosen = ranks[column :: GEOMETRY.shards_per_step]
-        assert chosen == sorted(chosen), "a later step is never coarser than an earlier one"
-    if mbps == 20:
-        assert ranks[-1] == 32
+        ranks = [used[shard] for shard in range(column, GEOMETRY.shards, GEOMETRY.shards_per_step) if shard in used]
+        assert ranks == sorted(ranks), "a later step is never coarser than an earlier one"
+    if mbps >= 20:
+        assert used[GEOMETRY.shards - 1] == 32
 
 
 def test_a_shard_that_fetches_nothing_waits_for_what_others_fetch() -> None:
     """All shards need the same segments, which the first one asks for."""
-    rungs = rungs_of(progressive=True)[:1]
-    offer = Offer([Ladder([0], rungs)] * GEOMETRY.shards, [SIZES[0]])
-    told = edit(1, offer=offer)
-    assert told.source.fetched == [0]
-    arrived_s = told.lane("receive")[0].at_s
-    assert all(event.started_s >= arrived_s for event in told.lane("reconstruct"))
+    rungs = shared_by_steps().ladders[0].rungs[:1]
+    offer = Offer([Ladder([0], rungs)], [0] * GEOMETRY.shards, [SIZES[0]])
+    told = edit(constant_trace(1), offer=offer, patient=True)
+    check(told)
+    assert told.source.asked == [0]
+    (arrived,) = told.lane("receive")
+    assert all(event.started_s >= arrived.at_s for event in told.lane("reconstruct"))
     assert len(told.lane("execute")) == GEOMETRY.shards
     assert [event.wanted_bytes for event in told.of(RepresentationChosen)][1:] == [0] * (GEOMETRY.shards - 1)
 
 
+# Computing while waiting
+
+
+def test_first_shard_is_computed_where_the_round_trip_is_longer() -> None:
+    told = edit(constant_trace(200), rtt_s=0.2, offer=shared_by_steps())
+    check(told)
+    (fallback,) = told.of(FellBack)
+    assert (fallback.shard, fallback.planned, fallback.at_s) == (0, True, 0.0)
+    assert not told.outcome.fell_back, "a head start is no failure"
+    # Four shards fit into the round trip; from then on the cache is used.
+    assert [shard for shard, on_device in told.executed if on_device] == list(range(told.outcome.local_shards))
+    assert told.outcome.local_shards in (3, 4)
+    assert told.executed[-1] == (GEOMETRY.shards - 1, False)
+    assert told.end_s < 0.2 + LOCAL_SHARD_S + GEOMETRY.shards * SHARD_S
+
+
+def test_nothing_is_computed_twice_for_a_round_trip_that_is_short() -> None:
+    told = edit(constant_trace(200), rtt_s=0.5 * LOCAL_SHARD_S)
+    assert told.outcome.local_shards == 0
+    assert not told.of(FellBack)
+
+
+@pytest.mark.parametrize("offer", [apart(), continued(), shared_by_steps()], ids=["apart", "continued", "shared"])
+@pytest.mark.parametrize("silent_s", [0.4, 10.0])
+def test_silence_in_mid_step_is_bridged_by_computing(offer: Offer, silent_s: float) -> None:
+    controller = "deadline-progressive" if offer.ladders[0].rungs[1].start == 0 else "deadline"
+    # At 6 Mbit/s a shard takes nearly as long as executing one, so little is there in advance.
+    fair_s = 0.03 if len(offer.ladders) < GEOMETRY.shards else 0.06
+    told = edit(trace_of((fair_s, 6), (silent_s, 0), (1, 50)), offer=offer, controller=controller, prior_mbps=6)
+    check(told)
+    (fallback, *more) = told.of(FellBack)
+    assert told.outcome.fell_back
+    assert not fallback.planned
+    assert fallback.reason.startswith("The network would take ")
+    assert "so the device computes on by itself" in fallback.reason
+    local = [shard for shard, on_device in told.executed if on_device]
+    if silent_s > ON_DEVICE_S:
+        assert told.executed[-1] == (GEOMETRY.shards - 1, True)
+        assert local[-1] - local[0] + 1 == len(local), "nothing is asked of the cache any more"
+    else:
+        assert told.executed[-1] == (GEOMETRY.shards - 1, False), "once the network is back, its cache is used"
+    assert told.end_s <= 2 * ON_DEVICE_S
+    assert len(more) < GEOMETRY.steps
+
+
+def test_what_came_too_late_does_not_hold_up_what_follows() -> None:
+    """After a silence, what shards needed that have been computed meanwhile is not sent any more."""
+    told = edit(trace_of((0.05, 10), (0.35, 0), (1, 4)), offer=apart(), controller="fixed:-1", prior_mbps=10)
+    check(told)
+    local = {shard for shard, on_device in told.executed if on_device}
+    assert len(local) >= 4
+    back = min(event.started_s for event in told.lane("execute") if not event.on_device and event.shard > min(local))
+    # One round trip for what is on the wire, and what the next shard itself takes.
+    assert back <= 0.4 + 2 * RTT_S + 3 * least_s(4)
+    stale = {fetch_id for _, fetch_id, segments in told.source.fetched if {s // 3 for s in segments} <= local}
+    assert {fetch_id for _, fetch_id in told.source.cancelled} & stale
+
+
+def test_lost_network_is_finished_on_the_device() -> None:
+    told = edit(constant_trace(50), lost_s=0.06)
+    check(told)
+    assert told.outcome.fell_back
+    fallback = told.of(FellBack)[-1]
+    assert fallback.reason == "The line is cut, so the device computes the rest itself."
+    assert not fallback.planned
+    local = [shard for shard, on_device in told.executed if on_device]
+    assert local == list(range(local[0], GEOMETRY.shards))
+    assert local[0] % GEOMETRY.shards_per_step == 0
+
+
 def test_lost_network_takes_the_shards_that_wait_with_it() -> None:
-    told = edit(1, offer=shared_by_steps(), lost_after=1)
+    told = edit(constant_trace(1), offer=shared_by_steps(), lost_s=0.05, patient=True)
+    check(told)
     assert told.outcome.fell_back
     assert told.of(FellBack)[0].reason.startswith("The line is cut")
+    assert told.executed == [(shard, True) for shard in range(GEOMETRY.shards)]
 
 
-class FailingController:
+def test_stream_that_is_opened_anew_goes_on_at_the_segment() -> None:
+    async def again(lost: WatchedSource) -> WatchedSource:
+        await asyncio.sleep(0.02)
+        return WatchedSource(constant_trace(50), lost.segment_bytes)
+
+    told = edit(
+        constant_trace(10), offer=shared_by_steps(), controller="deadline-progressive", lost_s=0.08, again=again
+    )
+    check(told)
+    first, second = told.sources
+    # What had come in whole is not asked for again, and everything else is.
+    unfinished = [s for s in first.asked if s not in told.run.given or s in second.asked]
+    assert second.asked[: len(unfinished)] == unfinished
+    assert len(set(second.asked)) == len(second.asked)
+    came = set(first.asked) - set(unfinished)
+    assert came
+    assert came.isdisjoint(second.asked)
+    assert told.executed[-1] == (GEOMETRY.shards - 1, False)
+    assert told.of(ShardUsed)[-1].rank > told.of(ShardUsed)[0].rank
+
+
+def test_stream_that_is_lost_over_and_over_is_survived() -> None:
+    async def again(lost: WatchedSource) -> WatchedSource:
+        await asyncio.sleep(0.001)
+        return WatchedSource(constant_trace(50), lost.segment_bytes, lost_s=0.03)
+
+    told = edit(constant_trace(50), offer=shared_by_steps(), lost_s=0.03, again=again)
+    check(told)
+    assert len(told.sources) > 3
+    assert told.executed[-1] == (GEOMETRY.shards - 1, False)
+
+
+# Never worse than the device alone
+
+
+def test_hopeless_network_costs_little_more_than_having_none() -> None:
+    told = edit(constant_trace(0.05))
+    check(told)
+    assert told.outcome.local_shards == GEOMETRY.shards
+    assert told.end_s <= ON_DEVICE_S + LOCAL_SHARD_S
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> Trace:
+    rates = st.sampled_from([0.0, 0.05, 0.5, 2.0, 5.0, 20.0, 100.0, 1000.0])
+    parts = draw(st.lists(st.tuples(st.floats(0.005, 0.3), rates), min_size=1, max_size=12))
+    edges = np.concatenate([[0.0], np.cumsum([duration for duration, _ in parts])])
+    return checked_trace("drawn", np.append(edges, edges[-1] + 0.05), np.array([*(rate for _, rate in parts), 10.0]))
+
+
+CASES = st.tuples(st.sampled_from(sorted(CONTROLLERS)), st.sampled_from(["apart", "continued", "shared"])).filter(
+    lambda case: case != ("deadline-progressive", "apart")
+)
+OFFERS = {"apart": apart(), "continued": continued(), "shared": shared_by_steps()}
+
+
+@settings(max_examples=25, deadline=None)
+@given(traces(), CASES, st.sampled_from([0.0, 0.02, 0.3]), st.sampled_from([0.5, 10.0, 200.0]))
+def test_no_network_makes_an_edit_much_longer_than_the_device_alone(
+    trace: Trace, case: tuple[str, str], rtt_s: float, prior_mbps: float
+) -> None:
+    controller, offer = case
+    told = edit(trace, offer=OFFERS[offer], controller=controller, rtt_s=rtt_s, prior_mbps=prior_mbps)
+    check(told)
+    assert told.end_s <= 2 * ON_DEVICE_S + LOCAL_SHARD_S
+
+
+@settings(max_examples=20, deadline=None)
+@given(traces(), st.sampled_from(["deadline-progressive", "deadline"]), st.data())
+def test_lost_streams_and_damage_are_survived_anywhere(trace: Trace, controller: str, data: st.DataObject) -> None:
+    lost_s = data.draw(st.floats(0, 0.5))
+    damaged = data.draw(st.dictionaries(st.integers(0, 11), st.integers(1, 2), max_size=3))
+    pause_s = data.draw(st.floats(0.01, 0.3))
+
+    async def again(lost: WatchedSource) -> WatchedSource:
+        await asyncio.sleep(pause_s)
+        return WatchedSource(trace, lost.segment_bytes, lost_s=lost_s, damaged=lost.damaged)
+
+    told = edit(trace, offer=shared_by_steps(), controller=controller, lost_s=lost_s, damaged=damaged, again=again)
+    check(told)
+    assert told.end_s <= 2 * ON_DEVICE_S + LOCAL_SHARD_S
+
+
+def test_slow_device_waits_longer_for_the_network_than_a_fast_one() -> None:
+    """A device ten times slower than planned notices, and computes by itself only where that is quicker still."""
+    told = edit(constant_trace(1), offer=shared_by_steps(), controller="deadline-progressive", shard_s=10 * SHARD_S)
+    check(told)
+    assert told.executed[-1] == (GEOMETRY.shards - 1, False)
+    assert told.end_s < 10 * ON_DEVICE_S / 2
+
+
+# Patience
+
+
+def test_patient_run_waits_for_a_slow_network() -> None:
+    told = edit(constant_trace(0.5), patient=True, controller="fixed")
+    check(told)
+    assert not told.of(FellBack)
+    assert {event.rank for event in told.of(ShardUsed)} == {32}
+    sent_s = 8e-6 * SIZES[2] * GEOMETRY.shards / 0.5
+    assert sent_s <= told.end_s <= OVERHEAD * sent_s + 1
+
+
+def test_patient_run_gives_up_on_a_dead_network() -> None:
+    told = edit(trace_of((0.1, 5), (1000, 0)), patient=True, controller="fixed")
+    check(told)
+    fallback = told.of(FellBack)[-1]
+    assert fallback.reason == "Nothing came for 60 s, so the device computes on by itself."
+    assert 60 < told.end_s < 60 + 2 * ON_DEVICE_S + 5
+
+
+# What is used of what was chosen
+
+
+def test_late_transfer_is_cut_to_what_has_come() -> None:
+    """The rate falls after shards were chosen: execution does not wait for the rest of them."""
+    told = edit(trace_of((0.06, 40), (1, 2)), offer=continued(), controller="deadline", prior_mbps=40)
+    check(told)
+    cut = [event for event in told.of(ShardUsed) if event.cut]
+    assert cut
+    chosen = {event.shard: event.rank for event in told.of(RepresentationChosen)}
+    for event in cut:
+        assert event.rank < chosen[event.shard]
+    whole = [event for event in told.of(ShardUsed) if not event.cut]
+    assert all(event.rank >= chosen[event.shard] for event in whole)
+    # What was left of a transfer that is over is not sent.
+    assert told.source.cancelled
+    assert [event.shard for event in told.lane("receive") if event.cut]
+
+
+def test_transfer_of_representations_that_do_not_continue_is_not_cut() -> None:
+    told = edit(trace_of((0.06, 40), (1, 2)), offer=apart(), controller="deadline", prior_mbps=40)
+    check(told)
+    assert not any(event.cut for event in told.of(ShardUsed))
+
+
+def test_late_segments_are_cancelled_and_not_counted_as_used() -> None:
+    told = edit(trace_of((0.06, 40), (1, 2)), offer=continued(), controller="deadline", prior_mbps=40)
+    cancelled = {fetch_id for _, fetch_id in told.source.cancelled}
+    asked = sum(told.offer.bytes_of(segments) for _, _, segments in told.source.fetched)
+    late = sum(told.offer.bytes_of(s) for _, fetch_id, s in told.source.fetched if fetch_id in cancelled)
+    assert late > 0
+    # Of what was cancelled, no more than what was on the wire comes.
+    assert told.outcome.received_bytes < OVERHEAD * (asked - late / 2)
+
+
+@pytest.mark.parametrize("offer", [continued(), shared_by_steps()], ids=["continued", "shared"])
+def test_progressive_quality_is_never_worse_than_the_least_and_grows_with_the_rate(offer: Offer) -> None:
+    distortions = []
+    for mbps in (0.7, 2, 8, 40, 300):
+        told = edit(constant_trace(mbps), offer=offer, controller="deadline-progressive", prior_mbps=mbps)
+        check(told)
+        used = [event.distortion for event in told.of(ShardUsed)]
+        assert max(used, default=0.0) <= DISTORTIONS[0]
+        if mbps >= 8:
+            assert len(used) == GEOMETRY.shards
+            distortions.append(sum(used))
+    assert distortions == sorted(distortions, reverse=True)
+    assert distortions[-1] < 0.5 * distortions[0]
+
+
+def test_shards_are_rebuilt_when_they_are_due_from_all_that_came_by_then() -> None:
+    told = edit(constant_trace(20), offer=shared_by_steps(), controller="deadline-progressive")
+    check(told)
+    begun = {event.shard: event.started_s for event in told.lane("execute")}
+    for event in told.lane("reconstruct"):
+        assert event.shard < 2 or event.started_s >= begun[event.shard - 1] - 1e-6, "not earlier than it must be"
+    ranks = [event.rank for event in told.of(ShardUsed)]
+    assert ranks[-1] == 32 > ranks[0]
+
+
+def test_bytes_of_a_transfer_that_never_ends_are_counted() -> None:
+    told = edit(constant_trace(0.5), controller="fixed", patient=True, lost_s=0.6)
+    check(told)
+    assert told.outcome.local_shards == GEOMETRY.shards
+    (part,) = told.lane("receive")
+    assert part.cut
+    assert 0.5 * SIZES[2] < told.outcome.received_bytes == part.received_bytes < SIZES[2]
+
+
+# Damage and mistakes
+
+
+def test_damaged_segment_is_asked_for_once_more() -> None:
+    told = edit(constant_trace(20), offer=shared_by_steps(), controller="fixed:-1", damaged={0: 1, 6: 1})
+    check(told)
+    assert not told.outcome.fell_back
+    counts = {segment: told.source.asked.count(segment) for segment in set(told.source.asked)}
+    assert counts == {segment: 2 if segment in (0, 6) else 1 for segment in counts}
+
+
+def test_segment_damaged_twice_ends_the_use_of_the_cache() -> None:
+    told = edit(constant_trace(20), offer=shared_by_steps(), controller="fixed:-1", damaged={3: 2})
+    check(told)
+    assert told.source.asked.count(3) == 2
+    assert told.outcome.fell_back
+    assert told.of(FellBack)[-1].reason == (
+        "Segment 3 of the cache came damaged twice, so the device computes the rest itself."
+    )
+    assert told.executed[-1] == (GEOMETRY.shards - 1, True)
+
+
+class FailingRule:
     def choose(self, situation: Situation) -> Choice:
         if situation.shard == 2:
             raise RuntimeError("a mistake of ours")
@@ -299,6 +407,52 @@ class FailingController:
 
 @pytest.mark.parametrize("patient", [False, True])
 def test_mistake_in_the_background_ends_in_a_sentence(patient: bool) -> None:
-    told = edit(50, controller=FailingController(), patient=patient)
+    told = edit(constant_trace(50), controller=ShardByShard(FailingRule()), patient=patient)
+    check(told)
     assert told.outcome.fell_back
-    assert "RuntimeError" in told.of(FellBack)[0].reason
+    assert "RuntimeError" in told.of(FellBack)[-1].reason
+
+
+class RefusingRun(WatchedRun):
+    """Cannot rebuild shard 2."""
+
+    async def reconstruct(self, shard: int, segments: Mapping[int, bytes]) -> tuple[ShardKv, Span]:
+        if shard == 2:
+            raise ValueError("Segment 9 does not fit the cache.")
+        return await super().reconstruct(shard, segments)
+
+
+@pytest.mark.parametrize("patient", [False, True])
+def test_shard_that_cannot_be_rebuilt_ends_the_use_of_the_cache(patient: bool) -> None:
+    told = edit(constant_trace(50), patient=patient, new_run=RefusingRun)
+    assert told.outcome.fell_back
+    assert told.of(FellBack)[-1].reason == "Segment 9 does not fit the cache, so the device computes the rest itself."
+    assert told.executed == [
+        (0, False),
+        (1, False),
+        *((shard, True) for shard in range(GEOMETRY.shards)),
+    ]
+
+
+class BrokenRun(WatchedRun):
+    """Its processor fails at shard 5."""
+
+    async def execute(self, shard: int, kv: ShardKv) -> Span:
+        span = await super().execute(shard, kv)
+        if shard == 5:
+            raise RuntimeError("out of memory")
+        return span
+
+
+def test_failure_of_the_engine_ends_the_edit() -> None:
+    with pytest.raises(RuntimeError, match="out of memory"):
+        edit(constant_trace(50), new_run=BrokenRun)
+
+
+def test_waits_are_told_by_shard() -> None:
+    told = edit(constant_trace(5), controller="fixed:-1")
+    check(told)
+    waits = told.of(NetworkWait)
+    assert waits[0].shard == 0
+    assert waits[0].started_s == 0
+    assert [wait.shard for wait in waits] == sorted({wait.shard for wait in waits})
