@@ -375,6 +375,10 @@ def reproduce(
             store = CacheStore(cache_folder(), editor)
             measured = module.run(store, TemplateLibrary(SHIPPED_TEMPLATES), scope, progress)
         typer.echo(module.summary(measured).to_string(index=False))
+        if scope.scale == "paper":
+            from sakura.streaming.paper import assumptions
+
+            typer.echo("\n" + "\n".join(assumptions()))
         for claim in measured.claims:
             stated = "" if claim.paper is None else f" (paper: {claim.paper})"
             typer.echo(f"\n{'yes' if claim.holds else 'NO '}  {claim.claim}{stated}\n     {claim.ours}")

@@ -9,6 +9,7 @@ from sakura.charts import Drawn, colours, system_scales
 from sakura.network.library import load_library_trace
 from sakura.reproduce.figure import RTT_S, Claim, Figure, Progress, Scope
 from sakura.streaming.live import Contestant, measure_along, planned_requests, running_studio
+from sakura.streaming.paper import rows_along
 from sakura.streaming.rows import label_of, medians
 from sakura.templates import TemplateLibrary
 
@@ -22,9 +23,7 @@ def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Pro
     trace = scope.networks[0] if scope.networks else load_library_trace(TRACE)
     starts = np.arange(0.0, WINDOW_S, QUICK_EVERY_S if scope.quick else EVERY_S).tolist()
     if scope.scale == "paper":
-        from sakura.paper_scale import rows_along
-
-        rows = rows_along(store, trace, starts, [(each.system, each.controller) for each in CONTESTANTS])
+        rows = rows_along(trace, starts, [(each.system, each.controller) for each in CONTESTANTS], progress)
     else:
         planned = planned_requests(library, 1, trace, RTT_S["nano"])[0]
         with running_studio() as studio:

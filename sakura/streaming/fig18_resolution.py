@@ -7,6 +7,7 @@ from sakura.cache.store import CacheStore
 from sakura.charts import Drawn, system_scales
 from sakura.errors import UserError
 from sakura.reproduce.figure import Claim, Figure, Progress, Scope
+from sakura.streaming.paper import rows_by_resolution
 from sakura.streaming.rows import chart_name, label_of, medians, own, table_of
 from sakura.templates import TemplateLibrary
 
@@ -15,9 +16,7 @@ def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Pro
     """Raises UserError at nano scale."""
     if scope.scale != "paper":
         raise UserError("The nano model edits at 128 px alone; add --scale paper for 512, 768 and 1024 px.")
-    from sakura.paper_scale import rows_by_resolution
-
-    rows = list(scope.known) or rows_by_resolution(store, library, scope, progress)
+    rows = list(scope.known) or rows_by_resolution(scope, progress)
     return Figure("fig18", rows, _claims(_found(rows)))
 
 

@@ -10,6 +10,7 @@ from sakura.network.library import load_library_trace
 from sakura.reproduce.figure import Claim, Figure, Progress, Row, Scope
 from sakura.reproduce.workloads import WORKLOADS
 from sakura.streaming.live import running_studio
+from sakura.streaming.paper import hidden_behind
 from sakura.templates import TemplateLibrary
 
 WINDOW_S, EVERY_S = 60.0, 0.5
@@ -20,7 +21,7 @@ NEVER = 1e4  # shown where nothing can be carried
 def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Progress) -> Figure:
     """Face swap; the time that a transfer can hide behind is measured on this machine, or modelled at paper scale."""
     trace = scope.networks[0] if scope.networks else load_library_trace(TRACE)
-    full_cache_bytes, active_s = _paper(store) if scope.scale == "paper" else _nano(library)
+    full_cache_bytes, active_s = hidden_behind("FS") if scope.scale == "paper" else _nano(library)
     progress(0.9)
     rows: list[Row] = []
     for start_s in np.arange(0.0, WINDOW_S, EVERY_S):
@@ -44,12 +45,6 @@ def _nano(library: TemplateLibrary) -> tuple[int, float]:
     with running_studio() as studio:
         plan = studio.plan(template.template_id, "sakura")
         return plan.full_cache_bytes, plan.steps * plan.step_s
-
-
-def _paper(store: CacheStore) -> tuple[int, float]:
-    from sakura.paper_scale import main_case
-
-    return main_case("FS")
 
 
 def _claims(table: pd.DataFrame) -> list[Claim]:

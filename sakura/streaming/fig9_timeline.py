@@ -11,6 +11,7 @@ from sakura.network.library import load_library_trace
 from sakura.network.trace import Trace
 from sakura.reproduce.figure import RTT_S, Claim, Figure, Progress, Row, Scope
 from sakura.streaming.live import planned_requests, run_edit, running_studio
+from sakura.streaming.paper import one_edit
 from sakura.templates import TemplateLibrary
 
 TRACE = "4g-5g-mix"
@@ -20,7 +21,7 @@ COLOURS = ("lane-receive", "lane-reconstruct", "lane-execute", "sk-warn")
 
 def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Progress) -> Figure:
     trace = scope.networks[0] if scope.networks else load_library_trace(TRACE)
-    events = _paper(store, trace) if scope.scale == "paper" else _nano(library, trace, progress)
+    events = one_edit(trace) if scope.scale == "paper" else _nano(library, trace, progress)
     rows: list[Row] = []
     for event in events:
         if isinstance(event, LaneFinished):
@@ -48,12 +49,6 @@ def _nano(library: TemplateLibrary, trace: Trace, progress: Progress) -> list[An
         run_edit(studio, planned.asked)  # the first edit after a start is slower
         progress(0.7)
         return run_edit(studio, planned.asked)
-
-
-def _paper(store: CacheStore, trace: Trace) -> list[AnyEvent]:
-    from sakura.paper_scale import main_events
-
-    return main_events(store, trace)
 
 
 def _claims(table: pd.DataFrame) -> list[Claim]:

@@ -11,6 +11,7 @@ from sakura.network.library import load_library_trace
 from sakura.network.trace import Trace
 from sakura.reproduce.figure import RTT_S, Progress, Row, Scope
 from sakura.streaming.live import MAIN, Contestant, measure_live, running_studio
+from sakura.streaming.paper import paper_rows
 from sakura.templates import TemplateLibrary
 
 NETWORKS = ("5g-static", "4g-5g-mix", "wifi-walking", "5g-driving", "5g-walking")
@@ -41,9 +42,7 @@ def streamed_rows(
             raise UserError(f"The rows have no {missing[0]!r}; give those that headline --json wrote.")
         return [row for row in scope.known if row["scale"] == scope.scale]
     if scope.scale == "paper":
-        from sakura.paper_scale import paper_rows
-
-        return paper_rows(store, library, scope, progress)
+        return paper_rows(scope, progress)
     with running_studio() as studio:
         return measure_live(
             studio,
