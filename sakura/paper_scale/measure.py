@@ -20,8 +20,10 @@ from sakura.systems import STREAMED, streamed_codec
 from sakura.templates import TemplateLibrary
 
 TEMPLATES = 2  # a workload
-REQUESTS = 3  # a template
-BUDGETS = 9  # between a cache's coarsest and finest, evenly in the logarithm
+REQUESTS = 2  # a template
+# Bytes from a cache's coarsest to its finest, evenly in the logarithm: so many, or few beside all of its levels.
+BUDGETS, FEW_BUDGETS = 10, 6
+MANY_LEVELS = 8
 
 
 def measure_template(store: CacheStore, case: Case) -> NanoTemplate:
@@ -43,12 +45,15 @@ def measure_template(store: CacheStore, case: Case) -> NanoTemplate:
 
 
 def choices(encoded: EncodedCache) -> list[list[int]]:
-    """Rungs of each ladder: all at one level, for every level, and what budgets in between buy."""
+    """Rungs of each ladder: all at one level, unless there are many levels, and what bytes in between buy best."""
     sizes = [len(segment) for segment in encoded.segments]
     levels = max(len(ladder.rungs) for ladder in encoded.ladders)
     found = [[min(level, len(ladder.rungs) - 1) for ladder in encoded.ladders] for level in range(levels)]
+    budgets = FEW_BUDGETS
+    if levels > MANY_LEVELS:
+        found, budgets = [], BUDGETS
     coarsest = BudgetRule(encoded.ladders, encoded.ladder_of, sizes, 0).spent_bytes
-    for budget_bytes in np.geomspace(coarsest, sum(sizes), BUDGETS):
+    for budget_bytes in np.geomspace(coarsest, sum(sizes), budgets):
         chosen = BudgetRule(encoded.ladders, encoded.ladder_of, sizes, int(budget_bytes)).chosen
         if chosen not in found:
             found.append(chosen)
