@@ -25,7 +25,7 @@
   const received = (bytes) => (bytes ? unit(megabytes(bytes), "MB") : word("nothing"));
   const quality = (lap) => (lap.psnr_db === null ? word("not compared") : lap.psnr_db >= SAME_DB ? word("same") : unit(lap.psnr_db.toFixed(1), "dB"));
 
-  const remark = (lap) => (lap.alone ? `${lap.alone} of ${lap.total} shards computed without the cache` : "");
+  const remark = (lap) => (lap.alone ? `${lap.alone} of ${lap.total} shards without the cache` : "");
 
   // How much of a lap is done: stretches of work count alike, waiting counts nothing.
   function shareAt(lap, t) {
