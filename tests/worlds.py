@@ -93,6 +93,7 @@ class Relay:
         self.cloud_url, self.url = cloud_url, ""
         self.sent: list[list[bytes]] = []  # by connection
         self.alter: Callable[[bytes], bytes] = lambda data: data
+        self.breaks_after: Callable[[bytes], bool] = lambda data: False  # resets the connection when this was told
 
     async def __aenter__(self) -> "Relay":
         self._server = await serve(self._serve, "127.0.0.1", 0, max_size=None, compression=None)
@@ -118,6 +119,8 @@ class Relay:
                 async for data in far:
                     assert isinstance(data, bytes)
                     await near.send(self.alter(data))
+                    if self.breaks_after(data):
+                        near.transport.abort()
 
             tasks = [asyncio.create_task(up()), asyncio.create_task(down())]
             try:

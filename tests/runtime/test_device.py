@@ -26,7 +26,7 @@ from sakura.backbone.editor import Editor, edit_on_device, edit_with_cache
 from sakura.backbone.inputs import Request
 from sakura.cache.store import CacheStore
 from sakura.cloud.client import CloudClient
-from sakura.cloud.protocol import Description, Fetch, Piece, decode_from_cloud, decode_to_cloud, encode
+from sakura.cloud.protocol import Description, Fetch, FetchHeader, Piece, decode_from_cloud, decode_to_cloud, encode
 from sakura.cloud.server import CloudServer
 from sakura.errors import UserError
 from sakura.events import (
@@ -36,6 +36,7 @@ from sakura.events import (
     RepresentationChosen,
     RunFinished,
     RunStarted,
+    ShardUsed,
     StepFinished,
     events_from_json,
     events_to_json,
@@ -45,6 +46,7 @@ from sakura.network.library import constant_trace
 from sakura.network.trace import Trace, checked_trace
 from sakura.pictures import from_png
 from sakura.runtime.device import Device, Job
+from sakura.systems import STREAMED
 from sakura.templates import TemplateLibrary
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -121,8 +123,7 @@ def test_lanes_do_not_overlap_and_reception_hides_behind_execution(
     for event in chosen(events, LaneFinished):
         assert event.started_s <= event.at_s
         spans[event.lane].append((event.started_s, event.at_s))
-    assert len(spans["execute"]) == len(spans["reconstruct"]) == 16
-    assert len(spans["receive"]) <= 16  # what earlier steps brought is not sent again
+    assert len(spans["execute"]) == len(spans["reconstruct"]) == len(chosen(events, ShardUsed)) == 16
     for lane in spans.values():
         ordered = sorted(lane)
         assert all(end <= start + 1e-4 for (_, end), (start, _) in itertools.pairwise(ordered))
@@ -160,8 +161,8 @@ TAMPERED: dict[str, tuple[dict[str, object], str]] = {
     "blocks": ({"blocks": 8}, "shape that this device's model cannot use"),
     "rows": ({"rows": 5}, "shape that this device's model cannot use"),
     "columns": ({"columns": 64}, "shape that this device's model cannot use"),
-    "codecs": ({}, "does not offer the sakura cache of 'tiny-face'"),
-    "shards": ({}, "does not offer the sakura cache of 'tiny-face'"),
+    "options": ({"options": {"q": "high"}}, "does not offer the sakura cache of 'tiny-face'"),
+    "shards": ({"ladder_of": [0]}, "does not offer the sakura cache of 'tiny-face'"),
 }
 
 
@@ -172,13 +173,12 @@ def test_cache_of_something_else_is_refused(
     changes, sentence = TAMPERED[kind]
     describe = CloudClient.describe
 
-    async def tampered(client: CloudClient, template_id: str, progress: Callable[[float], None]) -> Description:
-        description = await describe(client, template_id, progress)
-        if kind in ("model", "template"):
+    async def tampered(
+        client: CloudClient, template_id: str, codec: str, progress: Callable[[float], None]
+    ) -> Description:
+        description = await describe(client, template_id, codec, progress)
+        if kind in ("model", "template", "options", "shards"):
             return msgspec.structs.replace(description, **changes)
-        if kind in ("codecs", "shards"):
-            offers = {name: msgspec.structs.replace(offer, ladder_of=[0]) for name, offer in description.codecs.items()}
-            return msgspec.structs.replace(description, codecs={} if kind == "codecs" else offers)
         return msgspec.structs.replace(description, geometry=msgspec.structs.replace(description.geometry, **changes))
 
     monkeypatch.setattr(CloudClient, "describe", tampered)
@@ -207,24 +207,32 @@ def test_damage_on_the_wire_is_fetched_again_once(
     tiny_store: CacheStore, tiny_templates: TemplateLibrary, times: int, system: str
 ) -> None:
     job = job_for(tiny_template("tiny-face"), system=system)
-    left = times
+    left, first, hit = times, None, set[tuple[int, int]]()
 
     def damage(data: bytes) -> bytes:
-        nonlocal left
+        """Change the first byte of the segment that comes first, each time that it comes."""
+        nonlocal left, first
         message = decode_from_cloud(data)
-        if not (isinstance(message, Piece) and message.shard == 0 and left):
+        if isinstance(message, FetchHeader):
+            first = message.segment_ids[0] if first is None else first
+            if message.segment_ids[0] == first:
+                hit.add((message.stream, message.fetch_id))
+        if not (isinstance(message, Piece) and (message.stream, message.fetch_id) in hit and left):
             return data
+        hit.discard((message.stream, message.fetch_id))
         left -= 1
         return encode(msgspec.structs.replace(message, data=bytes([message.data[0] ^ 1]) + message.data[1:]))
 
     async def main() -> None:
-        nonlocal left
         async with tiny_device(tiny_store, tiny_templates) as (cloud, device), Relay(url_of(cloud)) as relay:
             relay.alter = damage
             picture, events = await run(device, relay.url, job)
             assert left == 0
             asked = [decode_to_cloud(data) for data in relay.sent[0]]
-            assert sum(isinstance(message, Fetch) and message.shard == 0 for message in asked) == 2
+            segments = [segment for message in asked if isinstance(message, Fetch) for segment in message.segments]
+            assert {segment: segments.count(segment) for segment in segments if segments.count(segment) > 1} == {
+                first: 2
+            }
             fallbacks = chosen(events, FellBack)
             if times == 1:
                 assert not fallbacks
@@ -234,10 +242,13 @@ def test_damage_on_the_wire_is_fetched_again_once(
                 levels = 0 if system == "full_cache" else 12
                 np.testing.assert_allclose(picture.astype(int), undamaged, atol=levels)
             else:
-                assert [event.shard for event in fallbacks] == [0]
-                assert "Segment 0 of shard 0 is damaged" in fallbacks[0].reason
-                assert fallbacks[0].reason.endswith(", so the device computes the rest itself.")
-                assert_on_device(tiny_store.editor, job, picture)
+                assert fallbacks[0].shard == 0
+                assert not fallbacks[0].planned
+                assert fallbacks[0].reason == (
+                    f"Segment {first} of the cache came damaged twice, so the device computes the rest itself."
+                )
+                execution = next(event for event in chosen(events, LaneFinished) if event.lane == "execute")
+                assert (execution.shard, execution.on_device) == (0, True)
 
     asyncio.run(main())
 
@@ -281,7 +292,10 @@ def test_cloud_that_dies_in_the_middle_is_survived(tiny_store: CacheStore, tiny_
             await cloud.__aexit__()
             picture = (await running).picture
             fallback = chosen(events, FellBack)[0]
-            assert fallback.shard >= 3
+            assert fallback.shard >= 2
+            assert fallback.reason == (
+                "The connection to the cloud was lost, so the device computes on by itself meanwhile."
+            )
             executed = [
                 (event.shard, event.on_device) for event in chosen(events, LaneFinished) if event.lane == "execute"
             ]
@@ -314,24 +328,51 @@ def test_prepared_device_edits_without_a_cloud(tiny_store: CacheStore, tiny_temp
 def test_dead_link_is_given_up(
     tiny_store: CacheStore, tiny_templates: TemplateLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sakura.runtime.pipeline.MIN_PATIENCE_S", 0.25)
+    monkeypatch.setattr("sakura.runtime.device.STREAMED", STREAMED)
     job = job_for(tiny_template("tiny-face"))
     dead = checked_trace("dead", np.array([0.0, 1000.0, 1001.0]), np.array([0.0, 1.0]))
 
     async def main() -> None:
         async with tiny_device(tiny_store, tiny_templates) as (cloud, device):
             picture, events = await run(device, url_of(cloud), await with_link(device, url_of(cloud), job, dead))
-            fallback = chosen(events, FellBack)[0]
-            assert fallback.shard == 0
-            assert fallback.reason.startswith("The network kept the device waiting for ")
+            fallbacks = chosen(events, FellBack)
+            assert [(event.shard, event.planned) for event in fallbacks] == [(0, True), (1, False)]
+            assert all(event.reason.startswith("The network would take ") for event in fallbacks)
             assert_on_device(tiny_store.editor, job, picture)
             finished = chosen(events, RunFinished)[0]
-            assert 0 < finished.network_wait_s < finished.latency_s < 5
-            monkeypatch.setattr("sakura.runtime.pipeline.MIN_PATIENCE_S", 20.0)
+            assert 0 <= finished.network_wait_s < finished.latency_s < 5
+            waiting = {system: dataclasses.replace(each, patient=True) for system, each in STREAMED.items()}
+            monkeypatch.setattr("sakura.runtime.device.STREAMED", waiting)
             # The next run over a good link is not spoiled by what was queued on the dead one.
             good = await with_link(device, url_of(cloud), job, constant_trace(100))
             await (await device.connect(url_of(cloud))).emulate_link("good", constant_trace(100), 0, 0)
             _, events = await run(device, url_of(cloud), dataclasses.replace(good, link_id="good"))
+            assert not chosen(events, FellBack)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("system", "controller"),
+    [("intq", ""), ("cachegen", ""), ("sakura", "robust-mpc"), ("sakura", "deadline"), ("full_cache", "fixed:-1")],
+)
+def test_systems_and_controllers_edit_alike(
+    tiny_store: CacheStore, tiny_templates: TemplateLibrary, system: str, controller: str
+) -> None:
+    template = tiny_template("tiny-face")
+    job = dataclasses.replace(job_for(template, system=system), controller=controller)
+
+    async def main() -> None:
+        async with tiny_device(tiny_store, tiny_templates) as (cloud, device):
+            picture, events = await run(device, url_of(cloud), job)
+            assert not chosen(events, FellBack)
+            assert [event.shard for event in chosen(events, ShardUsed)] == list(range(6))
+            np.testing.assert_array_equal(picture[~template.mask], template.picture[~template.mask])
+            exact, _ = await run(device, url_of(cloud), job_for(template, system="full_cache"))
+            assert psnr_db(picture[template.mask], exact[template.mask]) > 20
+            with pytest.raises(UserError, match="There is no controller 'magic'"):
+                await device.run(dataclasses.replace(job, controller="magic"), url_of(cloud), lambda event: None)
+            _, events = await run(device, url_of(cloud), job)  # which left nothing behind
             assert not chosen(events, FellBack)
 
     asyncio.run(main())
