@@ -35,6 +35,8 @@ _SYSTEM_OF: dict[str, System] = {
     **{name: name for name in (*STREAMED, "on_device")},
     "active_only": "resident_cache",
 }
+# What "sensitivity" moves: numbers of the profile by their names, and the network.
+CHANGED = ("npu_tflops", "gpu_tflops", "entropy_decode_gbps", "bandwidth", "rtt")
 FACTORS = (0.5, 1.0, 2.0)
 NEAR_LIMIT = 1.15
 SLOWEST_MBPS, FASTEST_MBPS = 1.0, 20_000.0
@@ -163,15 +165,15 @@ def sensitivity(
 ) -> list[Row]:
     """How SAKURA's speed-ups (of means) move when one assumption is halved or doubled."""
     rows: list[Row] = []
-    plans = list(itertools.product(networks, ("npu_tflops", "bandwidth", "rtt"), FACTORS))
+    plans = list(itertools.product(networks, CHANGED, FACTORS))
     for number, (network, changed, factor) in enumerate(plans):
         profile, trace, rtt_s = device_profile(device_id), network_trace(network), RTT_S
-        if changed == "npu_tflops":
-            profile = profile.changed("npu_tflops", factor * profile.npu_tflops.value)
-        elif changed == "bandwidth":
+        if changed == "bandwidth":
             trace = dataclasses.replace(trace, rates_mbps=factor * trace.rates_mbps)
-        else:
+        elif changed == "rtt":
             rtt_s *= factor
+        else:
+            profile = profile.changed(changed, factor * getattr(profile, changed).value)
         setting = Setting(model_case(case_id, workload), profile, workload, network, trace, rtt_s, requests)
         rows.append({"network": network, "changed": changed, "factor": factor, **speed_ups(setting)})
         progress((number + 1) / len(plans))
