@@ -40,6 +40,47 @@ def check_injection_is_exact(editor: Editor, template: Template, request: Reques
     assert np.abs(difference).max() <= 1
 
 
+@pytest.mark.parametrize("template_id", TINY_TEMPLATES)
+@pytest.mark.parametrize("full_blocks", [0, 1, 2, 3, 4])
+def test_step_can_be_begun_in_full_and_ended_with_the_cache(
+    tiny_editor: Editor, template_id: str, full_blocks: int
+) -> None:
+    """With the K and V of this very request it does not matter where in a step the cache comes in."""
+    template = tiny_template(template_id)
+    layout, request = tiny_editor.layout(template.for_editor()), template.typical_requests(1)[0]
+    masked = torch.tensor(layout.masked) + layout.text_tokens
+    full, mixed = (tiny_editor.start(template.for_editor(), request) for _ in range(2))
+    for step in range(tiny_editor.steps):
+        policy = Capture(layout.reusable, masked)
+        full.begin_full(step)
+        full.run_blocks(0, tiny_editor.blocks, policy)
+        mixed.begin_full(step)
+        mixed.run_blocks(0, full_blocks, Plain())
+        for block in range(full_blocks, tiny_editor.blocks):
+            mixed.keep_active()  # again and again does no harm
+            mixed.run_blocks(block, block + 1, Inject(policy.kv))
+        torch.testing.assert_close(masked_output(mixed), masked_output(full), atol=1e-4, rtol=0)
+        mixed.noisy = full.noisy.clone()
+    assert np.abs(full.picture().astype(int) - mixed.picture()).max() <= 1
+
+
+def test_step_that_was_begun_can_be_begun_anew(tiny_editor: Editor) -> None:
+    """As where the cache of a later shard does not come: nothing of the first try may be left."""
+    template, request = tiny_template("tiny-face"), tiny_template("tiny-face").typical_requests(1)[0]
+    cache = capture(tiny_editor, template.for_editor(), [request])
+    heads = torch.from_numpy(cache.kv).unflatten(-1, (tiny_editor.runner.heads, -1))
+    kv = {block: (heads[1, block, 0][None], heads[1, block, 1][None]) for block in range(tiny_editor.blocks)}
+    state = tiny_editor.start(template.for_editor(), request)
+    for step in range(tiny_editor.steps):
+        if step == 1:
+            state.begin_active(step)
+            state.run_blocks(0, 2, Inject(kv))
+        state.begin_full(step)
+        state.run_blocks(0, tiny_editor.blocks, Plain())
+        state.end_step()
+    np.testing.assert_array_equal(state.picture(), edit_on_device(tiny_editor, template.for_editor(), request))
+
+
 @pytest.mark.parametrize("template_id", SHIPPED_BY_TASK.values())
 def test_injection_is_exact_on_the_shipped_model(editor: Editor, shipped: TemplateLibrary, template_id: str) -> None:
     template = shipped.get(template_id)

@@ -174,7 +174,9 @@ def what_was_asked(sent: list[list[bytes]]) -> list[list[tuple[object, ...]]]:
             case OpenStream():
                 return ("open", message.template_id, message.codec, message.link_id is None)
             case EmulateLink():
-                return ("link", message.title, message.edges_s, message.rates_mbps, message.rtt_s, message.offset_s)
+                # How long a device took to get ready is in the offset too.
+                offset_s = round(message.offset_s, 1)
+                return ("link", message.title, message.edges_s, message.rates_mbps, message.rtt_s, offset_s)
             case _:
                 return (type(message).__name__,)
 
