@@ -459,6 +459,43 @@ def test_two_devices_have_links_of_their_own(play: Play) -> None:
     play(scenario)
 
 
+def test_streams_that_name_one_link_share_its_rate(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(client_of(cloud)) for _ in range(4)]
+            await clients[0].emulate_link("shared", constant_trace(4), 0.02, 0)
+            streams = [await client.open_stream("tiny-face", "uncompressed", "shared") for client in clients]
+            received = [0] * len(streams)
+
+            async def take(number: int) -> None:
+                while True:
+                    if (await streams[number].next()).complete:
+                        received[number] += 1
+
+            for stream in streams:
+                for fetch_id in range(60):
+                    await stream.fetch(fetch_id, [fetch_id % 6])
+            takers = [asyncio.create_task(take(number)) for number in range(len(streams))]
+            while sum(received) < 80:
+                await asyncio.sleep(0.01)
+            # Whoever asks first fills the queue before the link once.
+            assert all(15 <= count <= 26 for count in received)
+            # Two leave; the others have the link to themselves.
+            for taker, stream in zip(takers[:2], streams[:2], strict=True):
+                taker.cancel()
+                await stream.close()
+            before = list(received)
+            while sum(received) - sum(before) < 40:
+                await asyncio.sleep(0.01)
+            assert [count - known for count, known in zip(received[2:], before[2:], strict=True)] == pytest.approx(
+                [20, 20], abs=3
+            )
+            for taker in takers[2:]:
+                taker.cancel()
+
+    play(scenario)
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
