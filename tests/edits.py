@@ -111,6 +111,7 @@ class WatchedSource(ModelledSource):
     async def fetch(self, fetch_id: int, segments: Sequence[int]) -> None:
         self.fetched.append((self._now(), fetch_id, list(segments)))
         self._check()
+        await asyncio.sleep(0)  # a real one may have to wait for the socket, while other things are asked
         await super().fetch(fetch_id, segments)
 
     async def cancel(self, fetch_id: int) -> None:

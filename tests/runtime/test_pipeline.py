@@ -217,6 +217,24 @@ def test_stream_that_is_opened_anew_goes_on_at_the_segment() -> None:
     assert told.of(ShardUsed)[-1].rank > told.of(ShardUsed)[0].rank
 
 
+@pytest.mark.parametrize("lost_s", [0.005, 0.02, 0.03, 0.06, 0.09])
+@pytest.mark.parametrize("mbps", [3, 10, 40])
+def test_asking_goes_on_while_a_stream_is_opened_anew(
+    caplog: pytest.LogCaptureFixture, mbps: float, lost_s: float
+) -> None:
+    async def again(lost: WatchedSource) -> WatchedSource:
+        await asyncio.sleep(0.001)
+        return WatchedSource(constant_trace(mbps), lost.segment_bytes)
+
+    for controller, offer in (("deadline-progressive", shared_by_steps()), ("fixed:-1", apart())):
+        told = edit(constant_trace(mbps), offer=offer, controller=controller, lost_s=lost_s, again=again)
+        check(told)
+        assert told.executed[-1] == (GEOMETRY.shards - 1, False)
+        for source in told.sources:
+            assert len(set(source.asked)) == len(source.asked), "a stream is asked for a segment once"
+    assert not caplog.records, "nothing fails in the background"
+
+
 def test_stream_that_is_lost_over_and_over_is_survived() -> None:
     async def again(lost: WatchedSource) -> WatchedSource:
         await asyncio.sleep(0.001)
