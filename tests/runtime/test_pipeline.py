@@ -223,10 +223,14 @@ def test_asking_goes_on_while_a_stream_is_opened_anew(
     caplog: pytest.LogCaptureFixture, mbps: float, lost_s: float
 ) -> None:
     async def again(lost: WatchedSource) -> WatchedSource:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
         return WatchedSource(constant_trace(mbps), lost.segment_bytes)
 
-    for controller, offer in (("deadline-progressive", shared_by_steps()), ("fixed:-1", apart())):
+    for controller, offer in (
+        ("deadline-progressive", shared_by_steps()),
+        ("deadline", continued()),
+        ("fixed:-1", apart()),
+    ):
         told = edit(constant_trace(mbps), offer=offer, controller=controller, lost_s=lost_s, again=again)
         check(told)
         assert told.executed[-1] == (GEOMETRY.shards - 1, False)
@@ -270,7 +274,7 @@ CASES = st.tuples(st.sampled_from(sorted(CONTROLLERS)), st.sampled_from(["apart"
 OFFERS = {"apart": apart(), "continued": continued(), "shared": shared_by_steps()}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(traces(), CASES, st.sampled_from([0.0, 0.02, 0.3]), st.sampled_from([0.5, 10.0, 200.0]))
 def test_no_network_makes_an_edit_much_longer_than_the_device_alone(
     trace: Trace, case: tuple[str, str], rtt_s: float, prior_mbps: float
