@@ -77,8 +77,8 @@ class StreamState:
 class Order:
     """Ask for what is missing of ``rung`` of a shard's ladder. ``least`` is what its execution waits for.
 
-    The first order of a shard decides it; later ones refine it. ``budget_bytes`` is what the controller allowed,
-    ``reason`` is for people.
+    ``part`` are the segments to ask for now, if not all that is missing. The first order of a shard decides it; later
+    ones refine it. ``budget_bytes`` is what the controller allowed, ``reason`` is for people.
     """
 
     shard: int
@@ -86,6 +86,7 @@ class Order:
     least: Rung
     budget_bytes: int
     reason: str
+    part: Sequence[int] | None = None
 
 
 class Controller(Protocol):

@@ -7,6 +7,7 @@ under way, and whether there is time for refinements before the next shard that 
 
 import bisect
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -41,6 +42,7 @@ def least_worth_sending(rungs: Sequence[Rung], predicted_mbps: float, shard_s: f
 class _Refinement:
     shard: int  # the first that it serves
     rung: Rung
+    segments: list[int]  # of what is missing of the rung, as far as may be asked for at once
     size_bytes: int
     gain: float  # distortion that it takes from all shards that it is in time for, a byte
 
@@ -77,14 +79,18 @@ class ProgressiveController:
             reason = "what it cannot do without"
         return self._order(state, shard, rung, reason)
 
-    def _order(self, state: StreamState, shard: int, rung: Rung, reason: str) -> Order:
-        ladder = state.ladder(shard)
-        number = state.ladder_of[shard]
-        self._sent[number] = max(self._sent.get(number, -1), ladder.rungs.index(rung))
-        sent = ladder.rungs[self._sent[number]]
+    def _order(self, state: StreamState, shard: int, rung: Rung, reason: str, part: list[int] | None = None) -> Order:
+        ladder, number = state.ladder(shard), state.ladder_of[shard]
+        known = self._sent.get(number, -1)
+        reached = ladder.rungs.index(rung)
+        if part is not None and len(part) < len(state.to_request(ladder, rung)):
+            reached -= 1  # not all of it yet
+        self._sent[number] = max(known, reached)
+        sent = rung if part is not None else ladder.rungs[self._sent[number]]
         # A refinement may decide a shard before more is worth waiting for: what nobody asked for would never come.
-        least = min(self._least(state, shard), sent, key=lambda rung: rung.stop)
-        return Order(shard, sent, least, state.cost_bytes(ladder, sent), reason)
+        least = min(self._least(state, shard), ladder.rungs[max(0, self._sent[number])], key=lambda each: each.stop)
+        cost_bytes = state.cost_bytes(ladder, sent) if part is None else state.bytes_of(part)
+        return Order(shard, sent, least, cost_bytes, reason, part)
 
     def _least(self, state: StreamState, shard: int) -> Rung:
         """What a shard waits for: little, unless the network is so fast that more costs next to nothing."""
@@ -116,29 +122,44 @@ class ProgressiveController:
             ladder = state.ladders[number]
             if number not in uses or ladder.rungs[sent].distortion <= self.enough:
                 continue
-            size_bytes, compared = 0, 0
+            missing: list[int] = []
+            compared = 0
             for finer in range(sent + 1, len(ladder.rungs)):
                 added = ladder.order[ladder.rungs[finer - 1].stop : ladder.rungs[finer].stop]
-                size_bytes += state.bytes_of(segment for segment in added if segment not in state.requested)
+                missing += [segment for segment in added if segment not in state.requested]
+                size_bytes = state.bytes_of(missing)
                 if size_bytes < least_bytes and finer + 1 < len(ladder.rungs):
                     continue
-                candidate = self._refinement(state, uses[number], ladder, sent, finer, size_bytes)
+                candidate = self._refinement(state, uses[number], ladder, sent, finer, missing, largest_bytes)
                 compared += 1
-                if candidate is None or size_bytes > largest_bytes or compared > NEXT_RUNGS:
+                if candidate is None or compared > NEXT_RUNGS:
                     break
                 if best is None or candidate.gain > best.gain:
                     best = candidate
+                if size_bytes > largest_bytes:
+                    break
         return best
 
     def _refinement(
-        self, state: StreamState, shards: list[int], ladder: Ladder, sent: int, finer: int, size_bytes: int
+        self,
+        state: StreamState,
+        shards: list[int],
+        ladder: Ladder,
+        sent: int,
+        finer: int,
+        missing: list[int],
+        largest_bytes: float,
     ) -> _Refinement | None:
         """What refining a ladder would bring to ``shards``; None where it would come too late for every one."""
-        ready_s = state.link_free_s + state.transfer_s(size_bytes) + state.reconstruct_s
+        sizes = list(itertools.accumulate(state.segment_bytes[segment] for segment in missing))
+        whole_bytes = sizes[-1] if sizes else 0
+        count = max(1, bisect.bisect_right(sizes, largest_bytes))
+        part_bytes = sizes[min(count, len(sizes)) - 1] if sizes else 0
+        ready_s = state.link_free_s + state.transfer_s(part_bytes) + state.reconstruct_s
         late = math.ceil((ready_s - state.needed_s(state.begun)) / state.shard_s)
         first = bisect.bisect_left(shards, state.begun + late)
         if first == len(shards):
             return None
         better = ladder.rungs[sent].distortion - ladder.rungs[finer].distortion
-        gain = (len(shards) - first) * better / max(1, size_bytes)
-        return _Refinement(shards[first], ladder.rungs[finer], size_bytes, gain)
+        gain = (len(shards) - first) * better / max(1, whole_bytes)
+        return _Refinement(shards[first], ladder.rungs[finer], missing[:count], part_bytes, gain)

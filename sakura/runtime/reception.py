@@ -68,7 +68,7 @@ class Reception:
         """Decide or refine a shard and ask for what that takes. Raises SourceLostError."""
         state, shard = self.state, order.shard
         ladder = state.ladder(shard)
-        segments = state.to_request(ladder, order.rung)
+        segments = state.to_request(ladder, order.rung) if order.part is None else list(order.part)
         if shard == state.decided:
             state.decided += 1
             if shard == 0:
