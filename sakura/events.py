@@ -124,6 +124,12 @@ class FellBack(Event, frozen=True, kw_only=True, tag="fell_back"):
     planned: bool = False
 
 
+class NetworkChanged(Event, frozen=True, kw_only=True, tag="network_changed"):
+    """From now on the run goes over another emulated network, called ``title``. Told by the studio, on its clock."""
+
+    title: str
+
+
 class RunFinished(Event, frozen=True, kw_only=True, tag="run_finished"):
     """The edit is complete. ``latency_s`` counts from the request's arrival at the device to the final picture.
 
@@ -170,6 +176,7 @@ AnyEvent: TypeAlias = (
     | NetworkWait
     | StepFinished
     | FellBack
+    | NetworkChanged
     | RunFinished
     | RunFailed
     | QualityMeasured

@@ -9,6 +9,8 @@ from sakura.events import (
     AnyEvent,
     FellBack,
     LaneFinished,
+    NetworkChanged,
+    NetworkWait,
     QualityMeasured,
     QualityScores,
     RunFailed,
@@ -29,13 +31,14 @@ def print_run(studio: Studio, request: EditRequest, out: Path, events_file: Path
     studio.plan(request.template_id, request.system)
     run_id = studio.start(request)
     events: list[AnyEvent] = []
+    teller = _Teller()
     over = False
     while not over:
         over = studio.is_over(run_id)  # asked first: what is then read is all there will be
         new = studio.events(run_id, len(events), 1.0)
         events.extend(new)
         for event in new:
-            _tell(event)
+            teller.tell(event)
     for event in events:
         if isinstance(event, RunFinished):
             out.write_bytes(event.picture_png)
@@ -49,24 +52,58 @@ def print_run(studio: Studio, request: EditRequest, out: Path, events_file: Path
             raise UserError(event.reason)
 
 
-def _tell(event: AnyEvent) -> None:
-    match event:
-        case RunStarted():
-            typer.echo(f"{event.device} edits with {event.system}: {event.steps} steps")
-        case StepFinished():
-            typer.echo(f"{event.at_s:7.3f} s  step {event.step + 1} done")
-        case LaneFinished(lane="receive"):
-            typer.echo(f"{event.at_s:7.3f} s  shard {event.shard + 1} received, {event.received_bytes:,} bytes")
-        case FellBack():
-            typer.echo(f"{event.at_s:7.3f} s  {event.reason}")
-        case RunFinished():
-            typer.echo(
-                f"{event.latency_s:7.3f} s  done: {event.received_bytes:,} bytes received, "
-                f"{event.network_wait_s * 1000:.0f} ms waiting for the network"
-            )
-        case QualityMeasured():
-            _tell_scores("full-cache output", event.against_full_cache)
-            _tell_scores("truth", event.against_truth)
+WORTH_TELLING_S = 0.001  # waits shorter than this are told in the sum only
+
+
+class _Teller:
+    """Tells a run in a line a step, and what a step did not go through smoothly for."""
+
+    def __init__(self) -> None:
+        self.received_bytes = 0
+        self.shards: set[int] = set()  # those that this step has executed
+        self.local: set[int] = set()  # and those of them without the cache, where there is one
+        self.streamed = True
+        self.steps = 0
+
+    def tell(self, event: AnyEvent) -> None:
+        match event:
+            case RunStarted():
+                self.streamed, self.steps = event.system != "on_device", event.steps
+                typer.echo(f"{event.device} edits with {event.system}: {event.steps} steps")
+            case LaneFinished(lane="receive"):
+                self.received_bytes += event.received_bytes
+            case LaneFinished(lane="execute"):
+                self.shards.add(event.shard)
+                if event.on_device:
+                    self.local.add(event.shard)
+            case StepFinished():
+                self._tell_step(f"step {event.step + 1} done", event.at_s)
+            case NetworkWait() if event.at_s - event.started_s >= WORTH_TELLING_S:
+                waited_ms = 1000 * (event.at_s - event.started_s)
+                typer.echo(f"{event.at_s:7.3f} s  waited {waited_ms:.0f} ms for shard {event.shard + 1}")
+            case FellBack():
+                typer.echo(f"{event.at_s:7.3f} s  shard {event.shard + 1}: {event.reason}")
+            case NetworkChanged():
+                typer.echo(f"{event.at_s:7.3f} s  the network is now {event.title}")
+            case RunFinished():
+                self.received_bytes = event.received_bytes
+                self._tell_step(f"step {self.steps} done", event.latency_s)
+                typer.echo(
+                    f"{event.latency_s:7.3f} s  done: {event.received_bytes:,} bytes received, "
+                    f"{event.network_wait_s * 1000:.0f} ms waiting for the network"
+                )
+            case QualityMeasured():
+                _tell_scores("full-cache output", event.against_full_cache)
+                _tell_scores("truth", event.against_truth)
+
+    def _tell_step(self, what: str, at_s: float) -> None:
+        words = [what]
+        if self.streamed:
+            words.append(f"{self.received_bytes:,} bytes so far")
+        if self.streamed and self.local:
+            words.append(f"{len(self.local)} of {len(self.shards)} shards without the cache")
+        typer.echo(f"{at_s:7.3f} s  " + ", ".join(words))
+        self.shards, self.local = set(), set()
 
 
 def _tell_scores(what: str, scores: QualityScores | None) -> None:

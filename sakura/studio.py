@@ -13,7 +13,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -26,9 +25,8 @@ from sakura.backbone.config import NanoConfig
 from sakura.cloud.client import CloudClient, NoAnswerError
 from sakura.control import new_controller
 from sakura.errors import UserError
-from sakura.events import AnyEvent, QualityMeasured, RunFailed, RunFinished, System
+from sakura.events import AnyEvent, NetworkChanged, QualityMeasured, RunFailed, RunFinished, System
 from sakura.lab.importance import on_grid
-from sakura.network.formats import load_trace
 from sakura.network.library import load_library_trace, trace_ids
 from sakura.network.trace import Trace
 from sakura.pictures import fit_square, from_png, to_png
@@ -125,13 +123,16 @@ class _Run:
         self.active = True  # no final event yet
         self.over = False  # no more events will come
         self.task: asyncio.Task[None] | None = None
-        self.trace = request.trace
+        self.networks: list[tuple[float, Trace]] = [(0.0, request.trace)]
         self.pressed_s = self.followed_s = time.monotonic()
+        self.began_s = math.inf  # when the device began, on this clock: the event that came quickest tells best
         self.declared_s: float | None = None  # when its network began
         self.stopping = False
 
     def append(self, event: AnyEvent) -> None:
         with self.changed:
+            if self.active:
+                self.began_s = min(self.began_s, time.monotonic() - event.at_s)
             self.events.append(event)
             self.active = self.active and not isinstance(event, RunFinished | RunFailed)
             self.changed.notify_all()
@@ -219,10 +220,6 @@ class Studio:
             trace = load_library_trace(trace_id)
             found.append((trace_id, trace.title, trace))
         return found
-
-    def load_trace(self, path: Path, name: str) -> Trace:
-        """A trace from a user's file. Raises UserError."""
-        return load_trace(path, name)
 
     # Devices and plans
 
@@ -423,7 +420,7 @@ class Studio:
         try:
             cloud = await self._cloud_client()
             offset_s = request.trace_offset_s + time.monotonic() - run.declared_s
-            await cloud.emulate_link(run.run_id, run.trace, request.rtt_s, offset_s)
+            await cloud.emulate_link(run.run_id, run.networks[-1][1], request.rtt_s, offset_s)
         except NoAnswerError as error:
             log.warning("%s", error)
 
@@ -485,11 +482,24 @@ class Studio:
         """What a run was asked to do. Raises UserError on an unknown run."""
         return self._find(run_id).request
 
+    def networks(self, run_id: str) -> list[tuple[float, Trace]]:
+        """The networks of a run, each with when it began to hold, in s since the run began. Raises UserError."""
+        return list(self._find(run_id).networks)
+
     def change_network(self, run_id: str, trace: Trace) -> None:
-        """Switch a run's emulated network at once."""
-        run = self._find(run_id)
-        run.trace = trace
-        self._call(self._declare_link(run))
+        """Let a run go on over another emulated network at once. A run that is over keeps the one it had."""
+        self._call(self._change_network(self._find(run_id), trace))
+
+    async def _change_network(self, run: _Run, trace: Trace) -> None:
+        if not run.active or run.networks[-1][1] is trace:
+            return
+        if run.events:
+            at_s = max(0.0, time.monotonic() - run.began_s)
+            run.networks.append((at_s, trace))
+            run.append(NetworkChanged(at_s=at_s, title=trace.title))
+        else:  # it held from the start
+            run.networks = [(0.0, trace)]
+        await self._declare_link(run)
 
     def stop(self, run_id: str) -> None:
         """End a run early; it then ends with a RunFailed event."""

@@ -13,6 +13,7 @@ from sakura.errors import UserError
 from sakura.events import (
     AnyEvent,
     FellBack,
+    NetworkChanged,
     QualityMeasured,
     RepresentationChosen,
     RunFailed,
@@ -122,7 +123,25 @@ def test_network_can_be_switched_during_an_edit(prepared: Studio) -> None:
     wait_for(prepared, run_id, RepresentationChosen)
     prepared.change_network(run_id, constant_trace(500))
     # At 0.5 Mbit/s it would take minutes.
-    assert finished(events_of(prepared, run_id)).latency_s < 20
+    events = events_of(prepared, run_id)
+    assert finished(events).latency_s < 20
+    (changed,) = (event for event in events if isinstance(event, NetworkChanged))
+    assert changed.title == "Constant 500 Mbit/s"
+    # The studio's clock tells when, among the events that the device told.
+    before = [event.at_s for event in events[: events.index(changed)]]
+    assert max(before) - 0.2 <= changed.at_s <= finished(events).at_s
+    assert [(at_s, trace.title) for at_s, trace in prepared.networks(run_id)] == [
+        (0.0, "Constant 0.5 Mbit/s"),
+        (changed.at_s, "Constant 500 Mbit/s"),
+    ]
+
+
+def test_a_run_that_is_over_keeps_its_network(prepared: Studio) -> None:
+    run_id = prepared.start(hat_request())
+    events = events_of(prepared, run_id)
+    prepared.change_network(run_id, constant_trace(1))
+    assert prepared.events(run_id, len(events), 0) == []
+    assert len(prepared.networks(run_id)) == 1
 
 
 def test_device_that_dies_ends_the_edit_and_comes_back(prepared: Studio, running_roles: LocalRoles) -> None:
@@ -170,7 +189,7 @@ def test_requests_that_cannot_begin_are_refused(prepared: Studio, changes: dict[
 
 
 def test_unknown_runs_are_told(prepared: Studio) -> None:
-    for ask in (prepared.is_over, prepared.run_request, prepared.stop):
+    for ask in (prepared.is_over, prepared.run_request, prepared.networks, prepared.stop):
         with pytest.raises(UserError, match="not known any more"):
             ask("nonsense")
 

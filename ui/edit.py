@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
@@ -21,7 +20,7 @@ from ui.cards import Cards
 from ui.fields import FieldError, at_field, uploaded_path
 from ui.link import Link
 from ui.markup import error_markup, label_markup, note_markup, picture_uri
-from ui.networks import Networks
+from ui.networks import networks_view
 from ui.parts import pictures, privacy_markup
 from ui.setup import (
     AUTOMATIC,
@@ -80,10 +79,9 @@ def blocked_reason(task: str, prompt: str | None) -> str:
 
 
 class Running(TypedDict):
-    """The edit that runs in the browser, and the time since it began on the browser's clock."""
+    """The edit that runs in the browser."""
 
     run_id: str
-    at_s: float
 
 
 class EditView:
@@ -93,8 +91,7 @@ class EditView:
         self._studio = studio
         self._cards = Cards(studio)
         self._traces = studio.traces()
-        self._networks = Networks()
-        self._link = Link(studio, self._cards, self._networks)
+        self._link = Link(studio, self._cards)
         self._counter = itertools.count(1)
 
     def build(self) -> None:
@@ -292,14 +289,10 @@ class EditView:
 
     def _switch(self, running: Running, trace: Trace) -> dict[str, Any]:
         """Let an edit that runs go on over another network; returns what the page draws. Raises UserError."""
-        run_id, began_s = running["run_id"], time.monotonic()
-        request = self._studio.run_request(run_id)
-        # A dropdown may tell of one choice twice.
-        if self._networks.present(run_id, request.trace) is not trace:
-            self._studio.change_network(run_id, trace)
-            # The browser told the time of its choice; what passed until the link followed is known here.
-            self._networks.switch(run_id, max(running["at_s"], 0.0) + time.monotonic() - began_s, trace)
-        return {"run_id": run_id, "trace": self._networks.view(run_id, request.trace, request.trace_offset_s)}
+        run_id = running["run_id"]
+        self._studio.change_network(run_id, trace)
+        start_s = self._studio.run_request(run_id).trace_offset_s
+        return {"run_id": run_id, "trace": networks_view(self._studio.networks(run_id), start_s)}
 
     def _trace_parts(self, trace: Trace) -> Update:
         own = not any(trace is shipped for _, _, shipped in self._traces)
@@ -465,7 +458,7 @@ class EditView:
             items = template_items(shown, shown[0].task)
             return {s.template: gr.HTML(items=items) if items != self._built_items else gr.skip()}
         card = self._cards.card(run.template_id)
-        trace = self._networks.present(run_id, run.trace)
+        _, trace = self._studio.networks(run_id)[-1]
         known = next((key for key, _, shipped in self._traces if shipped is trace), None)
         own: OwnTraces = {} if known else {f"{OWN_PREFIX}{trace.name}": trace}
         update = self._template_parts(run.template_id, run.prompt)

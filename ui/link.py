@@ -12,7 +12,7 @@ from sakura.events import RunFailed, RunStarted, events_to_json
 from sakura.runtime.chrome_trace import chrome_trace
 from sakura.studio import Studio
 from ui.cards import Cards
-from ui.networks import Networks
+from ui.networks import networks_view
 from ui.planner import Planner
 from ui.views import View, importance_levels, lane_units, plan_view, request_view, started_view
 
@@ -23,10 +23,9 @@ Answer = dict[str, Any]
 class Link:
     """Answers the browser's questions. Runs live in the studio under their id, never in a page."""
 
-    def __init__(self, studio: Studio, cards: Cards, networks: Networks) -> None:
+    def __init__(self, studio: Studio, cards: Cards) -> None:
         self._studio = studio
         self._cards = cards
-        self._networks = networks
         self._planner = Planner(studio)
 
     def functions(self) -> list[Callable[..., Answer]]:
@@ -61,7 +60,9 @@ class Link:
             except UserError as error:
                 return {"error": str(error)}
             if format_name == "chrome":
-                return {"name": f"sakura-{run_id}-trace.json", "text": json.dumps(chrome_trace(events))}
+                networks, start_s = self._studio.networks(run_id), self._studio.run_request(run_id).trace_offset_s
+                trace = chrome_trace(events, networks, start_s)
+                return {"name": f"sakura-{run_id}-trace.json", "text": json.dumps(trace, allow_nan=False)}
             return {"name": f"sakura-{run_id}-events.json", "text": events_to_json(events).decode()}
 
         def importance_map(question: list[Any]) -> Answer:
@@ -80,8 +81,8 @@ class Link:
         """The view of a run, with its plan once the device has begun; waits a moment for that."""
         request = self._studio.run_request(run_id)
         view = request_view(self._cards.view(request.template_id), request)
-        view["trace"] = self._networks.view(run_id, request.trace, request.trace_offset_s)
         events = self._studio.events(run_id, 0, POLL_S)
+        view["trace"] = networks_view(self._studio.networks(run_id), request.trace_offset_s)
         started = next((event for event in events if isinstance(event, RunStarted)), None)
         if started is not None:
             view["plan"] = started_view(started, self._planner.on_device_s(request.template_id))

@@ -1,68 +1,44 @@
-"""Networks that runs were switched to while they ran, so that every page draws what the link really carried."""
+"""What is drawn of the network of a run, which may have been switched to others while it ran."""
 
-import collections
 import itertools
-import threading
+from collections.abc import Sequence
 from typing import NotRequired
 
 import numpy as np
 
 from sakura.network.trace import Trace
-from ui.views import WINDOW_EDGES_S, TraceView
+from ui.views import WINDOW_EDGES_S, TraceView, trace_key
 
-MAX_RUNS_KEPT = 64
+Networks = Sequence[tuple[float, Trace]]
+"""From when on each network held, in s since the run began; ``Studio.networks`` tells it. The first one from 0 on."""
 
 
 class SwitchedTraceView(TraceView):
-    """``switches`` are times in s since the run began and the titles of the networks that began to hold then.
-
-    Without a switch there are none: the page compares this view with that of a single trace.
-    """
+    """``switches`` are times in s since the run began and the titles of the networks that began to hold then."""
 
     switches: NotRequired[list[tuple[float, str]]]
 
 
-class Networks:
-    """The switches of each run, by run id. Safe to use from any thread."""
+def networks_view(networks: Networks, start_s: float) -> SwitchedTraceView:
+    """What ``views.trace_view`` says of one trace, of all networks of a run that began ``start_s`` into them.
 
-    def __init__(self) -> None:
-        self._switches: collections.OrderedDict[str, list[tuple[float, Trace]]] = collections.OrderedDict()
-        self._lock = threading.Lock()
-
-    def switch(self, run_id: str, at_s: float, trace: Trace) -> None:
-        """Remember that ``trace`` holds from ``at_s`` on, in s since the run began."""
-        with self._lock:
-            self._switches.setdefault(run_id, []).append((at_s, trace))
-            while len(self._switches) > MAX_RUNS_KEPT:
-                self._switches.popitem(last=False)
-
-    def present(self, run_id: str, first: Trace) -> Trace:
-        """The network that holds last, of a run that began with ``first``."""
-        return self._of(run_id, first)[-1][1]
-
-    def view(self, run_id: str, first: Trace, start_s: float) -> SwitchedTraceView:
-        """What ``views.trace_view`` says of one trace, of all networks of a run that began with ``first``.
-
-        A link that is switched goes on with the new trace at the time that has passed, not at the new one's start.
-        """
-        parts = self._of(run_id, first)
-        ends_s = [*(at_s for at_s, _ in parts[1:]), float("inf")]
-        times_s, rates_mbps = [], []
-        for (from_s, trace), to_s in zip(parts, ends_s, strict=True):
-            edges_s = [max(from_s, min(edge_s, to_s)) for edge_s in WINDOW_EDGES_S]
-            for begin_s, end_s in itertools.pairwise(edges_s):
-                if begin_s < end_s:
-                    times, rates = trace.window(start_s + begin_s, end_s - begin_s)
-                    times_s.append(times - start_s)
-                    rates_mbps.append(rates)
-        view: SwitchedTraceView = {
-            "times": np.round(np.concatenate(times_s), 4).tolist(),
-            "rates": np.round(np.concatenate(rates_mbps), 2).tolist(),
-        }
-        if len(parts) > 1:
-            view["switches"] = [(round(at_s, 4), trace.title) for at_s, trace in parts[1:]]
-        return view
-
-    def _of(self, run_id: str, first: Trace) -> list[tuple[float, Trace]]:
-        with self._lock:
-            return [(0.0, first), *self._switches.get(run_id, [])]
+    A link that is switched goes on with the new trace at the time that has passed, not at the new one's start. The key
+    is that of the network that held last: with it the run would go on.
+    """
+    ends_s = [*(at_s for at_s, _ in networks[1:]), float("inf")]
+    times_s, rates_mbps = [], []
+    for (from_s, trace), to_s in zip(networks, ends_s, strict=True):
+        edges_s = [max(from_s, min(edge_s, to_s)) for edge_s in WINDOW_EDGES_S]
+        for begin_s, end_s in itertools.pairwise(edges_s):
+            if begin_s < end_s:
+                times, rates = trace.window(start_s + begin_s, end_s - begin_s)
+                times_s.append(times - start_s)
+                rates_mbps.append(rates)
+    view: SwitchedTraceView = {
+        "times": np.round(np.concatenate(times_s), 4).tolist(),
+        "rates": np.round(np.concatenate(rates_mbps), 2).tolist(),
+        "key": trace_key(networks[-1][1], start_s),
+    }
+    if len(networks) > 1:
+        view["switches"] = [(round(at_s, 4), trace.title) for at_s, trace in networks[1:]]
+    return view

@@ -15,9 +15,12 @@ TIMELINE_TEMPLATE = """
     <div class="drawing" data-part="drawing"></div>
     <p class="tl-waiting" role="status" data-part="waiting" hidden></p>
     <div class="tip" role="tooltip" data-part="tip" hidden></div>
-    <div class="table-box" data-part="table" hidden><table class="t"><thead><tr data-part="head"></tr></thead>
+    <div class="table-box" role="region" aria-label="Shard table" data-part="table" hidden><table
+      class="t"><thead><tr data-part="head"></tr></thead>
       <tbody data-part="rows"></tbody></table></div>
   </div>
+  <div class="phone-only" style="margin-top: 8px"><button type="button" class="btn" style="height: var(--touch)"
+    data-part="table-button-phone" aria-disabled="true">Shard table</button></div>
   <p class="unseen" role="status" aria-live="polite" data-part="live"></p>
 </section>
 """

@@ -36,8 +36,11 @@ class PlanView(TypedDict):
 
 
 class TraceView(TypedDict):
+    """Rates in Mbit/s, each from its time on, and one word that is equal for equal networks."""
+
     times: list[float]
     rates: list[float]
+    key: str
 
 
 class View(TypedDict):
@@ -70,7 +73,17 @@ def trace_view(trace: Trace, start_s: float) -> TraceView:
     parts = [trace.window(start_s + a, b - a) for a, b in itertools.pairwise(WINDOW_EDGES_S)]
     times_s = np.concatenate([times for times, _ in parts]) - start_s
     rates_mbps = np.concatenate([rates for _, rates in parts])
-    return {"times": np.round(times_s, 4).tolist(), "rates": np.round(rates_mbps, 2).tolist()}
+    return {
+        "times": np.round(times_s, 4).tolist(),
+        "rates": np.round(rates_mbps, 2).tolist(),
+        "key": trace_key(trace, start_s),
+    }
+
+
+def trace_key(trace: Trace, start_s: float) -> str:
+    """One word for what a link carries from ``start_s`` of a trace on."""
+    parts = [trace.edges_s.tobytes(), trace.rates_mbps.tobytes(), str(start_s).encode()]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def lane_units(device_name: str) -> list[str]:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from sakura.network.library import constant_trace
 from sakura.network.trace import checked_trace
-from ui.networks import MAX_RUNS_KEPT, Networks
+from ui.networks import networks_view
 from ui.setup import trace_label, trace_line, trace_told
 from ui.views import trace_view
 
@@ -14,47 +14,37 @@ RAMP = checked_trace("ramp", [0, 1, 2, 3, 4], [1, 2, 3, 4], title="A ramp")
 
 
 def test_a_run_that_was_never_switched_has_the_view_of_its_trace() -> None:
-    assert Networks().view("run", RAMP, 1.5) == trace_view(RAMP, 1.5)
+    assert networks_view([(0.0, RAMP)], 1.5) == trace_view(RAMP, 1.5)
 
 
 def test_a_switched_run_has_the_traces_of_before_and_after() -> None:
-    networks, later = Networks(), constant_trace(9)
-    networks.switch("run", 2.5, later)
-    networks.switch("other", 0.5, later)
-    view = networks.view("run", RAMP, 0.0)
+    later = constant_trace(9)
+    view = networks_view([(0.0, RAMP), (2.5, later)], 0.0)
     assert view["switches"] == [(2.5, "Constant 9 Mbit/s")]
     held = dict(zip(view["times"], view["rates"], strict=True))
     assert [held[at_s] for at_s in (0, 1, 2, 2.5, 4)] == [1, 2, 3, 9, 9]
-    assert networks.present("run", RAMP) is later
-    assert networks.present("third", RAMP) is RAMP
+
+
+def test_a_switched_run_compares_by_the_network_that_held_last() -> None:
+    later = constant_trace(9)
+    assert networks_view([(0.0, RAMP), (2.5, later)], 1.0)["key"] == trace_view(later, 1.0)["key"]
+    keys = {trace_view(trace, start_s)["key"] for trace in (RAMP, later) for start_s in (0.0, 1.0)}
+    assert len(keys) == 4
 
 
 def test_a_switch_keeps_the_time_that_has_passed() -> None:
     """The link goes on with the second of the new trace at which it is, not with its first one."""
-    networks = Networks()
-    networks.switch("run", 1.0, RAMP)
-    view = networks.view("run", constant_trace(9), 0.0)
+    view = networks_view([(0.0, constant_trace(9)), (1.0, RAMP)], 0.0)
     held = dict(zip(view["times"], view["rates"], strict=True))
     assert [held[at_s] for at_s in (0, 1, 2, 3)] == [9, 2, 3, 4]
 
 
 @given(st.lists(st.floats(0, 100), max_size=5).map(sorted), st.floats(0, 10))
 def test_times_go_forward_whatever_the_switches(switches_s: list[float], start_s: float) -> None:
-    networks = Networks()
-    for at_s in switches_s:
-        networks.switch("run", at_s, RAMP)
-    view = networks.view("run", RAMP, start_s)
+    view = networks_view([(0.0, RAMP), *((at_s, RAMP) for at_s in switches_s)], start_s)
     assert view["times"][0] == 0
     assert view["times"] == sorted(view["times"])
     assert len(view["times"]) == len(view["rates"])
-
-
-def test_only_so_many_runs_are_kept() -> None:
-    networks = Networks()
-    for number in range(MAX_RUNS_KEPT + 1):
-        networks.switch(str(number), 1.0, RAMP)
-    assert networks.present("0", constant_trace(9)) is not RAMP
-    assert networks.present("1", constant_trace(9)) is RAMP
 
 
 @pytest.mark.parametrize(

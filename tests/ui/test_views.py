@@ -9,7 +9,16 @@ from sakura.events import RunStarted
 from sakura.network.library import constant_trace
 from sakura.network.trace import checked_trace
 from sakura.studio import EditRequest, TemplateCard
-from ui.views import brought_key, importance_levels, lane_units, request_view, started_view, template_view, trace_view
+from ui.views import (
+    brought_key,
+    importance_levels,
+    lane_units,
+    request_view,
+    started_view,
+    template_view,
+    trace_key,
+    trace_view,
+)
 
 
 @pytest.fixture
@@ -26,6 +35,7 @@ def test_trace_view_counts_from_the_offset_and_holds_each_rate() -> None:
     assert view["times"][0] == 0.0
     assert view["rates"][0] == 11.0
     assert view["times"] == sorted(view["times"])
+    assert view["key"] == trace_key(trace, 10.0) != trace_key(trace, 11.0)
     at_5_s = view["rates"][max(i for i, time_s in enumerate(view["times"]) if time_s <= 5)]
     assert at_5_s == 16.0
 

@@ -99,11 +99,12 @@
     }
 
     function take(event) {
-      if (event.kind === "lane_finished" && event.lane === "receive") {
-        numbers.received += event.received_bytes;
-        numbers.shards += 1;
+      if (event.kind === "lane_finished") {
+        // A shard comes in several parts, and what it brings may serve later ones: those that are rebuilt have come.
+        if (event.lane === "receive") numbers.received += event.received_bytes;
+        if (event.lane === "reconstruct") numbers.shards += 1;
+        if (event.lane === "execute") numbers.executed += 1;
       }
-      if (event.kind === "lane_finished" && event.lane === "execute") numbers.executed += 1;
       if (event.kind === "network_wait") {
         numbers.waited_s += event.at_s - event.started_s;
         numbers.waits += 1;
@@ -183,13 +184,13 @@
       $("second-name").textContent = "Full cache";
       $("third-name").textContent = "Compression";
       const pressed_s = last.press_to_picture_s ?? last.latency_s;
-      const fell_back = run.events.find((event) => event.kind === "fell_back");
+      const fell_back = run.events.findLast((event) => event.kind === "fell_back" && !event.planned);
       write(pressed_s);
       number("second", sakura.bytes(view.plan.full_cache_bytes));
       const compressed = last.received_bytes && !fell_back;
       shown("third", Boolean(compressed));
       if (compressed) number("third", sakura.times(view.plan.full_cache_bytes / last.received_bytes));
-      $("verdict").textContent = fell_back?.reason ?? verdict(pressed_s);
+      $("verdict").textContent = fell_back ? withoutCache(run, fell_back.reason, pressed_s) : verdict(pressed_s);
       // Only where even the smallest representations are more than was asked for, more is received.
       const asked = run.events.find((event) => event.kind === "run_started")?.rate_budget_bytes;
       $("caption").hidden = !(asked && compressed && last.received_bytes > asked);
@@ -198,6 +199,14 @@
       const measured = run.events.find((event) => event.kind === "quality_measured");
       if (measured) showQuality(measured);
       else $("quality").replaceChildren(h("p", { class: "sub" }, "Comparing the picture with the full cache."));
+    }
+
+    // Why the device computed to the end by itself, or how much of it in between.
+    function withoutCache(run, reason, pressed_s) {
+      const executed = run.events.filter((event) => event.kind === "lane_finished" && event.lane === "execute");
+      if (executed.at(-1)?.on_device) return reason;
+      const alone = new Set(executed.filter((event) => event.on_device).map((event) => event.shard)).size;
+      return `${verdict(pressed_s)} ${alone} of ${view.plan.steps * view.plan.shards_per_step} shards were computed without the cache.`.trim();
     }
 
     function verdict(pressed_s) {

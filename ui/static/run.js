@@ -15,8 +15,8 @@
     starting: null, // the id of the run that is followed, also before its first event
     mode: "plan", // plan, running, done or failed
 
-    // A view is called with every change: plan, starting, start, events, over, changed, refused, lost or
-    // back.
+    // A view is called with every change: plan, starting, start, events, network, over, changed, refused, lost
+    // or back.
     listen(view) {
       listeners.push(view);
       if (store.plan) view("plan", store.plan);
@@ -122,6 +122,7 @@
     for (const event of events) run.origin = Math.min(run.origin, arrived - event.at_s * 1000);
     run.events.push(...events);
     tell("events", events);
+    if (events.some((event) => event.kind === "network_changed")) followNetwork(run);
     const last = events.find((event) => event.kind === "run_finished" || event.kind === "run_failed");
     if (last) {
       run.over = true;
@@ -135,12 +136,21 @@
   // A result stays in view when anything but the template is chosen anew, and says that it is another one's.
   function compare() {
     const made = store.run.view;
-    const traces = [made, store.plan].map((view) => JSON.stringify(view.trace));
+    if (!store.plan) return;
     const brought = store.brought !== null && store.brought !== made.brought;
-    const changed = store.plan.system !== made.system || traces[0] !== traces[1] || brought;
+    // Of a run that was switched, the network that held last is the one to compare.
+    const changed = store.plan.system !== made.system || store.plan.trace.key !== made.trace.key || brought;
     if (changed === store.changed) return;
     store.changed = changed;
     tell("changed", changed);
+  }
+
+  // Another page may have switched the network: what it carries from then on is asked for.
+  async function followNetwork(run) {
+    const told = run.events.filter((event) => event.kind === "network_changed").length;
+    if ((run.view.trace.switches ?? []).length >= told) return;
+    const view = await sakura.asked(store.server.run_view(run.id));
+    if (view?.trace && run === store.run) sakura.switchTrace(run, view.trace);
   }
 
   const pause = (ms) => new Promise((resume) => setTimeout(resume, ms));
@@ -180,6 +190,13 @@
   sakura.CHANGED = "You changed the setup; press Edit to see its result.";
   document.documentElement.dataset.mode = "plan";
   sakura.store = store;
+
+  // Another network takes over in a run; what was drawn of the one before holds up to then.
+  sakura.switchTrace = (run, trace) => {
+    run.view.trace = trace;
+    tell("network", run);
+    if (run.over) compare();
+  };
 
   sakura.mountLink = (props, server, watch) => {
     store.server = server;

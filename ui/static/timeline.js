@@ -7,6 +7,9 @@
   const LANES = ["receive", "reconstruct", "execute"];
   const NAMES = { receive: "Receive", reconstruct: "Reconstruct", execute: "Execute" };
   const RANK_PX = 42;
+  const TINY_PX = 8; // what is received in narrower pieces shares a block
+  const LEAST_PX = { receive: 3, reconstruct: 1.5, execute: 1.5 };
+  const MANY_DOTS = 40;
   const RANKS_AT_FIRST = 16; // the height of a bar counts from here; a higher rank rescales all bars
 
   const WIDE = {
@@ -41,6 +44,7 @@
     let marks = {};
     let frame = 0;
     let lag_s = 0;
+    let facts = new WeakMap(); // the spans of events that each block shows
 
     const svg = s("svg", {
       role: "group",
@@ -71,6 +75,7 @@
       const focused = svg.contains(document.activeElement) ? document.activeElement.dataset.key : null;
       svg.replaceChildren();
       shards = new Map();
+      facts = new WeakMap();
       lag_s = 0;
       drawFrame();
       nameStep(-1);
@@ -90,17 +95,22 @@
       const tracks = s("g");
       marks = {
         later: s("g"), trace: s("g"), predicted: s("path", { fill: "none", stroke: "var(--sk-accent)", "stroke-width": 2, "stroke-dasharray": "4 3" }),
-        measured: s("g"), guesses: s("g"), blocks: s("g"), reps: s("g"), labels: s("g"), ticks: s("g"), now: s("g"), laterReps: s("g"), hint: s("g"),
+        measured: s("g"), guesses: s("g"), blocks: s("g"), reps: s("g"), repNames: s("g"), labels: s("g"), ticks: s("g"), now: s("g"), laterReps: s("g"),
+        laterRepNames: s("g"), hint: s("g"), repHint: s("g"),
       };
       const clip = s("rect", { x: layout.left, y: 0, width: Math.max(right() - layout.left, 0), height: layout.height });
       marks.clip = clip;
+      const ahead = { "clip-path": "url(#axis-clip)" };
       svg.append(
         s("defs", {},
           s("clipPath", { id: "trace-clip" }, clip),
+          // What is planned may be pushed beyond the axis; the names of steps have room beside it.
+          s("clipPath", { id: "axis-clip" },
+            s("rect", { x: 0, y: 0, width, height: layout.top }), s("rect", { x: 0, y: layout.top, width: right() + 1, height: layout.height })),
           s("pattern", { id: "wait-hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
             s("rect", { width: 6, height: 6, fill: "var(--sk-sunken)" }), s("rect", { width: 2, height: 6, fill: "var(--sk-warn)" }))),
-        tracks, grid, marks.later, marks.trace, marks.predicted, marks.measured, marks.guesses, marks.blocks, marks.laterReps, marks.reps, names, marks.labels,
-        marks.ticks, marks.now, marks.hint,
+        tracks, grid, s("g", ahead, marks.later), marks.trace, marks.predicted, marks.measured, marks.guesses, marks.blocks,
+        s("g", ahead, marks.laterReps, marks.laterRepNames), marks.reps, marks.repNames, names, marks.labels, marks.ticks, marks.now, marks.hint, marks.repHint,
       );
       for (const level of layout.wide ? [0, 0.5, 1] : [0, 1]) {
         const mbps = level * top_mbps;
@@ -156,6 +166,7 @@
           text(layout.left + 8, layout.lanes[1] + layout.lane_px / 2 + 4, "Nothing is reconstructed."));
       } else if (system === "full_cache") {
         marks.hint.append(text(layout.left + 8, layout.lanes[1] + layout.lane_px / 2 + 4, "The full cache needs no reconstruction."));
+        marks.repHint.append(text(layout.left + 8, layout.rep - 8, "The full cache is sent as it is."));
       }
     }
 
@@ -227,7 +238,7 @@
     const handlers = {
       bandwidth_measured(event) {
         Object.assign(dataset(event.shard), { measured_mbps: event.measured_mbps });
-        marks.measured.append(s("circle", { cx: x(event.at_s), cy: y(event.measured_mbps), r: 3, fill: "var(--sk-ink)", stroke: "var(--sk-surface)", "stroke-width": 1.2 }));
+        measured(event);
         marks.predictions ??= [];
         marks.predictions.push([event.at_s, event.predicted_mbps]);
         marks.lastMeasured = event.measured_mbps;
@@ -255,26 +266,25 @@
         }
         drawRepresentation(event.shard);
       },
+      // A shard may come in several parts, and be computed again where its step is begun anew.
       lane_finished(event) {
         const data = dataset(event.shard);
-        const part = event.lane === "receive" ? data.parts || 0 : 0;
-        data[event.lane] = { started_s: part ? data.receive.started_s : event.started_s, ended_s: event.at_s };
-        if (event.lane === "receive") Object.assign(data, { parts: part + 1, received_bytes: (data.received_bytes || 0) + event.received_bytes });
+        const span = { shard: event.shard, started_s: event.started_s, ended_s: event.at_s, bytes: event.received_bytes, cut: event.cut, on_device: event.on_device };
+        (data[event.lane] ??= []).push(span);
         if (event.lane === "execute") {
-          data.on_device = event.on_device;
-          if (event.on_device) data.reason = marks.fell_reason;
-          else marks.fell_s = undefined;
+          span.local = event.on_device && system !== "on_device" ? marks.fell ?? {} : null;
+          data.local = span.local;
+          if (!event.on_device) marks.fell = undefined;
         }
-        block(event.lane, event.shard, event.started_s, event.at_s, event, part);
-        if (event.lane === "execute") {
-          executing(event.shard, event.started_s);
-          marks.planned.get(event.shard)?.remove();
-          drawRepresentation(event.shard);
-        }
-        if (event.lane === "receive") drawRepresentation(event.shard);
+        if (event.lane !== "receive" || !joins(span)) block(event.lane, span);
+        if (event.lane !== "execute") return;
+        executing(event.shard, event.started_s);
+        marks.planned.get(event.shard)?.remove();
+        drawRepresentation(event.shard);
       },
       network_wait(event) {
-        dataset(event.shard).waited_s = event.at_s - event.started_s;
+        const data = dataset(event.shard);
+        data.waited_s = (data.waited_s || 0) + event.at_s - event.started_s;
         marks.openWait?.remove();
         marks.openWait = null;
         marks.blocks.prepend(wait(event.started_s, event.at_s, event.shard));
@@ -284,15 +294,13 @@
       },
       // Until a later shard is there in time again.
       fell_back(event) {
-        marks.fell_s = event.at_s;
-        marks.fell_reason = event.reason;
+        marks.fell = { at_s: event.at_s, reason: event.reason, planned: event.planned };
       },
       run_failed() {
         marks.later.replaceChildren();
       },
       run_finished() {
-        const end_s = Math.max(...[...shards.values()].map((data) => data.execute?.ended_s ?? 0));
-        endStep(plan.steps - 1, end_s);
+        endStep(plan.steps - 1, Math.max(...[...shards.values()].map((data) => endOf(data.execute) ?? 0)));
         marks.later.replaceChildren();
       },
     };
@@ -322,6 +330,17 @@
       }
     }
 
+    // A rate above the axis is a triangle at its top; where many come at once they are small.
+    function measured(event) {
+      const cx = x(event.at_s);
+      const cy = y(event.measured_mbps);
+      const look = { fill: "var(--sk-ink)", stroke: "var(--sk-surface)", "stroke-width": 1 };
+      const r = events.filter(({ kind }) => kind === "bandwidth_measured").length > MANY_DOTS ? 2 : 3;
+      marks.measured.append(event.measured_mbps > top_mbps
+        ? s("path", { d: `M${cx} ${cy - r - 1}l${r + 1} ${2 * r}h${-2 * (r + 1)}Z`, ...look })
+        : s("circle", { cx, cy, r, ...look }));
+    }
+
     // Execution of a shard began: what is still planned moves by the delay so far.
     function executing(shard, at_s) {
       if (shard === 0) nameStep(0);
@@ -334,35 +353,67 @@
       drawRepresentation(shard);
     }
 
-    function block(lane, shard, from_s, to_s, event, part = 0) {
-      const index = LANES.indexOf(lane);
-      const from = x(from_s);
-      const wide = Math.max(x(to_s) - from - 1, 1.5);
-      const top = layout.lanes[index];
-      const fill = event.on_device ? "var(--sys-device)" : `var(--lane-${lane})`;
+    const place = (lane, spans) => {
+      const from = x(spans[0].started_s);
+      return { from, top: layout.lanes[LANES.indexOf(lane)], wide: Math.max(x(spans.at(-1).ended_s) - from - 1, LEAST_PX[lane]) };
+    };
+    const one = (spans) => spans.every(({ shard }) => shard === spans[0].shard);
+
+    function block(lane, span) {
+      const spans = [span];
+      const number = dataset(span.shard)[lane].length - 1;
+      const mark = s("g", { class: "shard", tabindex: -1, role: "button", "data-lane": lane, "data-shard": span.shard, "data-key": `${lane}-${span.shard}${number ? `-${number}` : ""}` });
       if (lane === "reconstruct") marks.hint.replaceChildren();
-      const mark = s("g", { class: "shard", tabindex: -1, role: "button", "data-lane": lane, "data-shard": shard, "data-key": `${lane}-${shard}${part ? `-${part}` : ""}` });
-      mark.append(event.cut
-        ? s("path", { d: torn(from, top, wide, layout.lane_px), fill })
-        : s("rect", { x: from, y: top, width: wide, height: layout.lane_px, rx: 2, fill }));
-      mark.setAttribute("aria-label", words(mark));
-      if (lane !== "reconstruct" || wide >= 24) label(mark, from, wide, top, lane, shard, event.on_device);
+      facts.set(mark, spans);
+      shape(mark);
       if (!marks.blocks.querySelector("[tabindex='0']")) mark.setAttribute("tabindex", 0);
       marks.blocks.append(mark);
+      if (lane === "receive") marks.received = mark;
     }
 
+    // Parts that follow each other at once lengthen one block: those of one shard, and those too narrow to tell apart.
+    function joins(span) {
+      const spans = facts.get(marks.received);
+      if (!spans || spans.at(-1).cut) return false;
+      const before = place("receive", spans);
+      const after = place("receive", [span]);
+      if (after.from > before.from + before.wide + 2) return false;
+      const same = one([...spans, span]);
+      if (!same && (before.wide > TINY_PX || after.wide > TINY_PX)) return false;
+      spans.push(span);
+      shape(marks.received);
+      return true;
+    }
+
+    // A block as long as its spans are; a torn edge where the rest was not waited for.
+    function shape(mark) {
+      const { lane } = mark.dataset;
+      const spans = facts.get(mark);
+      const { from, top, wide } = place(lane, spans);
+      const { on_device } = spans[0];
+      const fill = on_device ? "var(--sys-device)" : `var(--lane-${lane})`;
+      mark.replaceChildren(spans.at(-1).cut
+        ? s("path", { d: torn(from, top, wide, layout.lane_px), fill })
+        : s("rect", { x: from, y: top, width: wide, height: layout.lane_px, rx: Math.min(2, wide / 3), fill }));
+      mark.setAttribute("aria-label", words(mark));
+      if (one(spans)) label(mark, from, wide, top, lane, spans[0].shard, on_device);
+    }
+
+    // The number where it fits; what the device computed without the cache has a diamond, also where only that fits.
     function label(mark, from, wide, top, lane, shard, on_device) {
       const name = String(shard + 1);
       const middle = top + layout.lane_px / 2;
-      if (!layout.wide || wide < name.length * 7 + 4) return;
+      const fits = layout.wide && wide >= name.length * 7 + 4;
       const fill = on_device ? "var(--sk-surface)" : `var(--on-${lane})`;
-      const roomy = on_device && wide >= name.length * 7 + 22;
-      if (on_device) {
-        const cx = roomy ? from + wide / 2 - 8 : from + wide / 2;
-        const cy = roomy ? middle : middle - 9;
-        mark.append(s("path", { d: `M${cx} ${cy - 4}l4 4l-4 4l-4 -4Z`, fill }));
+      const beside = fits && on_device && wide >= name.length * 7 + 22;
+      const above = fits && on_device && !beside;
+      if (on_device && wide >= 10) {
+        const cx = from + wide / 2 - (beside ? 3.5 * name.length + 3 : 0);
+        mark.append(s("path", { d: `M${cx} ${middle - (above ? 13 : 4)}l4 4l-4 4l-4 -4Z`, fill }));
       }
-      mark.append(text(from + wide / 2 + (roomy ? 6 : 0), middle + 4.2 + (on_device && !roomy ? 5 : 0), name, { "text-anchor": "middle", "font-weight": 600, fill }));
+      if (!fits) return;
+      const tx = from + wide / 2 + (beside ? 6 : 0);
+      mark.append(text(tx, middle + (above ? 9.2 : 4.2), name, { "text-anchor": "middle", "font-weight": 600, fill }));
     }
 
     function torn(from, top, wide, high) {
@@ -376,49 +427,84 @@
     function wait(from_s, to_s, shard) {
       const mark = s("g", { class: "shard", tabindex: -1, role: "button", "data-lane": "wait", "data-shard": shard, "data-key": `wait-${shard}` },
         s("rect", { x: x(from_s), y: layout.lanes[2], width: Math.max(x(to_s) - x(from_s) - 1, 1.5), height: layout.lane_px, rx: 2, fill: "url(#wait-hatch)" }));
+      facts.set(mark, [{ shard, started_s: from_s, ended_s: to_s }]);
       mark.setAttribute("aria-label", words(mark));
       return mark;
     }
 
-    // One sentence about a block, for the tooltip and for screen readers; at most 90 characters.
+    // One sentence about a block, for the tooltip and for screen readers.
     function words(mark) {
-      const data = dataset(Number(mark.dataset.shard));
+      const spans = facts.get(mark);
+      const data = dataset(spans[0].shard);
       const name = `Shard ${data.shard + 1}`;
-      if (mark.dataset.lane === "wait") return data.waited_s ? `Waiting ${said(sakura.time(data.waited_s))} for shard ${data.shard + 1}.` : `Waiting for shard ${data.shard + 1}.`;
-      const span = data[mark.dataset.lane];
-      const lasts = span?.ended_s ? ` ${said(sakura.time(span.ended_s - span.started_s))}` : "";
-      const lane = NAMES[mark.dataset.lane].toLowerCase();
-      if (mark.dataset.lane === "execute" && data.on_device && system !== "on_device") {
-        return `${name}: computed on the device${lasts}. ${data.reason || ""}`.trim().slice(0, 90);
+      const lasts = said(sakura.time(spans.at(-1).ended_s - spans[0].started_s));
+      if (mark.dataset.lane === "wait") return `Waiting ${lasts} for shard ${data.shard + 1}.`;
+      if (mark.dataset.lane === "receive") {
+        const size = said(sakura.bytes(spans.reduce((sum, span) => sum + (span.bytes || 0), 0)));
+        const parts = spans.length > 1 ? ` and ${spans.length} parts` : "";
+        const cut = spans.at(-1).cut ? "; the rest was not waited for" : "";
+        return `${one(spans) ? name : `Shards ${listed(spans)}`}: received ${size} in ${lasts}${parts}${cut}.`;
       }
-      const size = mark.dataset.lane === "receive" && data.received_bytes ? `, ${said(sakura.bytes(data.received_bytes))}` : "";
-      return `${name}: ${lane}${lasts}${size}${data.cut && size ? ", not all of it in time" : ""}.`;
+      if (mark.dataset.lane === "reconstruct") {
+        const used = represented(data.used);
+        return `${name}: reconstructed in ${lasts}${used ? ` at ${used}` : ""}${data.cut ? ", less than was chosen" : ""}.`;
+      }
+      if (spans[0].local) return `${name}: computed on the device in ${lasts}. ${because(spans[0].local)}`.trim();
+      return `${name}: executed in ${lasts}.`;
+    }
+
+    function listed(spans) {
+      const numbers = [...new Set(spans.map(({ shard }) => shard + 1))].sort((a, b) => a - b);
+      return numbers.length > 6 ? `${numbers[0]} to ${numbers.at(-1)}` : `${numbers.slice(0, -1).join(", ")} and ${numbers.at(-1)}`;
     }
 
     function drawRepresentation(shard) {
       const data = dataset(shard);
       const finest = data.used ?? data.chosen;
-      if (!finest?.rank) return;
       data.repMark?.remove();
-      const begun = data.execute?.started_s;
-      const from = x(begun ?? plannedStart(shard));
-      const length_s = data.execute?.ended_s ? data.execute.ended_s - begun : plan.step_s / plan.shards_per_step;
-      const wide = Math.max(x(length_s) - x(0) - 3, 2);
-      const high = Math.max((Math.min(finest.rank, top_rank) / top_rank) * (layout.wide ? RANK_PX : 21), 2);
-      const bits = finest.left_bits + finest.right_bits;
-      const here = data.used !== undefined;
-      const look = here
-        ? { fill: "var(--sk-ink)", opacity: Math.min(Math.max(0.52 + (bits - 8) * 0.0633, 0.4), 0.94).toFixed(2) }
-        : { fill: "none", stroke: "var(--sk-edge)" };
-      const mark = s("g", {}, s("rect", { x: from + 1.5, y: layout.rep - high, width: wide, height: high, rx: 1, ...look }));
-      if (layout.wide && wide >= 22) {
-        mark.append(
-          text(from + 1.5 + wide / 2, layout.rep + 13.4, String(finest.rank), { "text-anchor": "middle", "font-weight": 600, fill: "var(--sk-ink)" }),
-          text(from + 1.5 + wide / 2, layout.rep + 27, `${finest.left_bits}+${finest.right_bits}`, { "text-anchor": "middle" }),
+      data.rep = null;
+      // What was chosen for a shard that the device then computed by itself was not used.
+      if (finest?.rank && !data.local) {
+        const span = data.execute?.at(-1);
+        const from = x(span?.started_s ?? plannedStart(shard)) + 1.5;
+        const length_s = span ? span.ended_s - span.started_s : plan.step_s / plan.shards_per_step;
+        const wide = Math.max(x(length_s) - x(0) - 3, 2);
+        const high = Math.max((Math.min(finest.rank, top_rank) / top_rank) * (layout.wide ? RANK_PX : 21), 2);
+        const bits = finest.left_bits + finest.right_bits;
+        const look = data.used
+          ? { fill: "var(--sk-ink)", opacity: Math.min(Math.max(0.52 + (bits - 8) * 0.0633, 0.4), 0.94).toFixed(2) }
+          : { fill: "none", stroke: "var(--sk-edge)" };
+        data.repMark = s("rect", { x: from, y: layout.rep - high, width: wide, height: high, rx: 1, ...look });
+        data.rep = { shard, from, to: from + wide, later: !span, names: [String(finest.rank), `${finest.left_bits}+${finest.right_bits}`] };
+        (span ? marks.reps : marks.laterReps).append(data.repMark);
+      }
+      if (layout.wide) nameRepresentations();
+    }
+
+    // Neighbours of one representation share a name; names that would touch are left out.
+    function nameRepresentations() {
+      const groups = [];
+      for (const rep of [...shards.values()].map((data) => data.rep).filter(Boolean).sort((a, b) => a.shard - b.shard)) {
+        const last = groups.at(-1);
+        const alike = last && last.later === rep.later && last.shard === rep.shard - 1 && String(last.names) === String(rep.names);
+        if (alike) Object.assign(last, { shard: rep.shard, to: rep.to });
+        else groups.push({ ...rep });
+      }
+      const names = { false: [], true: [] };
+      let free_px = -Infinity;
+      for (const { from, to, later, names: [rank, bits] } of groups) {
+        const middle = (from + to) / 2;
+        const half = 3.5 * Math.max(rank.length, bits.length);
+        const shift = later ? x(lag_s) - x(0) : 0;
+        if (middle + shift - half < free_px) continue;
+        free_px = middle + shift + half + 8;
+        names[later].push(
+          text(middle, layout.rep + 13.4, rank, { "text-anchor": "middle", "font-weight": 600, fill: "var(--sk-ink)" }),
+          text(middle, layout.rep + 27, bits, { "text-anchor": "middle" }),
         );
       }
-      data.repMark = mark;
-      (begun === undefined ? marks.laterReps : marks.reps).append(mark);
+      marks.repNames.replaceChildren(...names.false);
+      marks.laterRepNames.replaceChildren(...names.true);
     }
 
     // The present moment: unfinished blocks grow, the trace is uncovered, the plan waits its turn.
@@ -446,8 +532,7 @@
         for (const [, name] of marks.tickNames) name.setAttribute("opacity", 1);
       }
       const shift = (x(lag_s) - x(0)).toFixed(1);
-      marks.later.setAttribute("transform", `translate(${shift} 0)`);
-      marks.laterReps.setAttribute("transform", `translate(${shift} 0)`);
+      for (const group of [marks.later, marks.laterReps, marks.laterRepNames]) group.setAttribute("transform", `translate(${shift} 0)`);
       drawValues(now_s);
     }
 
@@ -455,27 +540,36 @@
     // Returns whether a shard is executing.
     function guess(now_s) {
       const all = [...shards.values()];
-      const lastEnd = (lane) => Math.max(0, ...all.map((data) => data[lane]?.ended_s ?? 0));
-      const from = { receive: null, execute: null };
-      const asked = all.filter((data) => (data.orders || 0) > (data.parts || 0));
-      if (asked.length) from.receive = Math.max(Math.min(...asked.map((data) => data.asked_s)), lastEnd("receive"));
-      const next = all.filter((data) => data.execute?.ended_s !== undefined).length;
-      const data = shards.get(next);
-      const alone = system === "on_device" || marks.fell_s !== undefined;
-      const ready_s = alone ? marks.fell_s ?? 0 : data?.reconstruct?.ended_s;
-      if (ready_s !== undefined && next < shardCount()) from.execute = Math.max(ready_s, lastEnd("execute"));
-      marks.guesses.replaceChildren(...Object.entries(from).filter(([, start_s]) => start_s !== null && start_s < now_s).map(([lane, start_s]) =>
+      const lastEnd = (lane) => Math.max(0, ...all.map((data) => endOf(data[lane]) ?? 0));
+      const spans = {};
+      const asked = all.filter((data) => (data.orders || 0) > (data.receive?.length || 0));
+      if (asked.length) {
+        // The first bytes take a round trip, and while the link carries nothing nothing comes.
+        const first_s = Math.min(...asked.map((data) => data.asked_s)) + (system === "on_device" ? 0 : plan.start_s);
+        const piece = Math.max(trace.times.findLastIndex((time) => time <= now_s), 0);
+        spans.receive = [Math.max(first_s, lastEnd("receive")), trace.rates[piece] > 0 ? now_s : trace.times[piece]];
+      }
+      const next = all.filter((data) => data.execute).length;
+      const rebuilt_s = endOf(shards.get(next)?.reconstruct);
+      const alone = system === "on_device" || (marks.fell !== undefined && rebuilt_s === undefined);
+      const ready_s = alone ? marks.fell?.at_s ?? 0 : rebuilt_s;
+      if (ready_s !== undefined && next < shardCount()) {
+        const start_s = Math.max(ready_s, lastEnd("execute"));
+        spans.execute = [start_s, now_s];
+        lag_s = Math.max(start_s - plannedStart(next), now_s - plannedStart(next + 1), 0);
+      }
+      marks.guesses.replaceChildren(...Object.entries(spans).filter(([, [from_s, to_s]]) => from_s < to_s).map(([lane, [from_s, to_s]]) =>
         s("rect", {
-          x: x(start_s), y: layout.lanes[LANES.indexOf(lane)], width: Math.max(x(now_s) - x(start_s) - 1, 1.5), height: layout.lane_px, rx: 2,
+          x: x(from_s), y: layout.lanes[LANES.indexOf(lane)], width: Math.max(x(to_s) - x(from_s) - 1, 1.5), height: layout.lane_px, rx: 2,
           fill: alone && lane === "execute" ? "var(--sys-device)" : `var(--lane-${lane})`,
         })));
-      return from.execute !== null;
+      return spans.execute !== undefined;
     }
 
     // Execution stands still when no shard runs although the next one was due.
     function waitNow(now_s, busy) {
-      const done = [...shards.values()].filter((data) => data.execute?.ended_s !== undefined);
-      const free_s = Math.max(plan.start_s, ...done.map((data) => data.execute.ended_s));
+      const done = [...shards.values()].filter((data) => data.execute);
+      const free_s = Math.max(plan.start_s, ...done.map((data) => endOf(data.execute)));
       const next = done.length;
       const late = !busy && next < shardCount() && now_s - free_s > 0.05;
       marks.openWait?.remove();
@@ -501,7 +595,7 @@
     function drawValues(now_s) {
       if (!layout.wide) return;
       const at = right() + 8;
-      const show = (mbps) => (mbps === undefined ? "" : ` ${mbps < 1 ? mbps.toPrecision(2) : mbps < 10 ? mbps.toFixed(1) : Math.round(mbps)}`);
+      const show = (mbps) => (mbps === undefined ? "" : ` ${mbpsOf(mbps)}`);
       const rows = [];
       const t = Math.min(now_s ?? end_s, end_s);
       const i = trace.times.findLastIndex((time) => time <= t);
@@ -542,7 +636,7 @@
       const lane = from.dataset.lane === "wait" ? "execute" : from.dataset.lane;
       const blocks = [...marks.blocks.children];
       const peers = blocks.filter((item) => item.dataset.lane === from.dataset.lane)
-        .sort((a, b) => a.dataset.shard - b.dataset.shard);
+        .sort((a, b) => facts.get(a)[0].started_s - facts.get(b)[0].started_s);
       let to = null;
       if (key === "ArrowRight") to = peers[peers.indexOf(from) + 1];
       if (key === "ArrowLeft") to = peers[peers.indexOf(from) - 1];
@@ -550,7 +644,7 @@
       if (key === "End") to = peers.at(-1);
       const rows = key === "ArrowDown" ? LANES.slice(LANES.indexOf(lane) + 1) : LANES.slice(0, LANES.indexOf(lane)).reverse();
       if (key === "ArrowDown" || key === "ArrowUp") {
-        to = rows.map((row) => blocks.find((item) => item.dataset.key === `${row}-${from.dataset.shard}`)).find(Boolean);
+        to = rows.map((row) => blocks.find((item) => item.dataset.lane === row && facts.get(item).some(({ shard }) => shard === Number(from.dataset.shard)))).find(Boolean);
       }
       if (!to) return;
       for (const item of marks.blocks.querySelectorAll("[tabindex='0']")) item.setAttribute("tabindex", -1);
@@ -632,6 +726,8 @@
         layoutAll();
       },
       shards: () => shards,
+      // Whether the device computes because the network is too slow.
+      alone: () => Boolean(marks.fell && !marks.fell.planned),
       focus(key) {
         svg.querySelector(`[data-key="${key}"]`)?.focus();
       },
@@ -646,23 +742,38 @@
     };
   }
 
+  // Two lines a column name, so that a row of figures fits on a laptop.
   const COLUMNS = [
-    ["Shard", (d) => String(d.shard + 1)],
-    ["Step", (d, plan) => String(Math.floor(d.shard / plan.shards_per_step) + 1)],
-    ["Chosen", (d) => represented(d.chosen)],
-    ["Used", (d) => represented(d.used) && `${represented(d.used)}${d.cut ? ", cut" : ""}`],
-    ["Sent, kB", (d) => d.received_bytes && (d.received_bytes / 1000).toFixed(1)],
-    ["Receive, ms", (d) => lasting(d.receive)],
-    ["Reconstruct, ms", (d) => lasting(d.reconstruct)],
-    ["Execute, ms", (d) => lasting(d.execute)],
-    ["Ready before need, ms", (d) => d.slack_s !== undefined && (d.slack_s * 1000).toFixed(1)],
-    ["Waited, ms", (d) => d.waited_s && (d.waited_s * 1000).toFixed(0)],
-    ["Predicted, Mbit/s", (d) => d.predicted_mbps?.toFixed(1)],
-    ["Measured, Mbit/s", (d) => d.measured_mbps?.toFixed(1)],
-    ["Why", (d) => (d.on_device ? `on the device: ${d.reason || "nothing is streamed"}` : d.reason)],
+    ["Shard", "", (d) => String(d.shard + 1)],
+    ["Step", "", (d, plan) => String(Math.floor(d.shard / plan.shards_per_step) + 1)],
+    ["Chosen,", "rank, bits", (d) => figures(d.chosen)],
+    ["Used,", "rank, bits", (d) => figures(d.used)],
+    ["Received,", "kB", (d) => d.receive && (d.receive.reduce((sum, span) => sum + (span.bytes || 0), 0) / 1000).toFixed(1)],
+    ["Receive,", "ms", (d) => lasting(d.receive)],
+    ["Reconstruct,", "ms", (d) => lasting(d.reconstruct)],
+    ["Execute,", "ms", (d) => lasting(d.execute)],
+    ["Ready before", "need, ms", (d) => d.slack_s !== undefined && signed(d.slack_s * 1000)],
+    ["Waited,", "ms", (d) => d.waited_s && (d.waited_s * 1000).toFixed(1)],
+    ["Predicted,", "Mbit/s", (d) => d.predicted_mbps && mbpsOf(d.predicted_mbps)],
+    ["Measured,", "Mbit/s", (d) => d.measured_mbps && mbpsOf(d.measured_mbps)],
+    ["Why", "", (d) => why(d)],
   ];
+  const endOf = (spans) => spans && Math.max(...spans.map((span) => span.ended_s));
+  const figures = (used) => used && (used.rank ? `${used.rank}, ${used.left_bits}+${used.right_bits}` : used.left_bits ? `${used.left_bits} bits` : "as it is");
   const represented = (used) => used && (used.rank ? `rank ${used.rank}, ${used.left_bits}+${used.right_bits} bits` : used.left_bits ? `${used.left_bits} bits` : "");
-  const lasting = (span) => span?.ended_s !== undefined && ((span.ended_s - span.started_s) * 1000).toFixed(1);
+  const lasting = (spans) => spans && (spans.reduce((sum, span) => sum + span.ended_s - span.started_s, 0) * 1000).toFixed(1);
+  const signed = (value) => value.toFixed(1).replace("-", "\u2212");
+  const mbpsOf = (mbps) => (mbps === 0 ? "0" : mbps < 0.01 ? "<0.01" : mbps < 1 ? mbps.toFixed(2) : mbps < 10 ? mbps.toFixed(1) : String(Math.round(mbps)));
+  // A reason says at its end that the device computes; the block that it is about says so already.
+  const because = ({ planned, reason = "" }) => (planned ? "The first bytes were still on their way." : reason.replace(/, so the device computes .*$/, "."));
+  const lower = (words) => words.charAt(0).toLowerCase() + words.slice(1);
+  const capital = (words = "") => words.charAt(0).toUpperCase() + words.slice(1);
+
+  function why(d) {
+    const words = d.local ? `On the device: ${lower(because(d.local))}` : `${capital(d.reason)}.`;
+    if (d.execute?.at(-1).on_device) return d.local ? words : "Computed on the device; nothing is streamed.";
+    return d.cut ? `Cut: not all that was chosen came in time. ${words}` : d.reason ? words : "";
+  }
 
   sakura.mountTimeline = (element) => {
     const $ = (name) => element.querySelector(`[data-part=${name}]`);
@@ -671,15 +782,8 @@
     const draw = drawing($("drawing"), $("tip"), (shard, key) => {
       cameFrom = key;
       showTable(true);
-      const row = $("rows").querySelector(`[data-shard="${shard}"]`);
-      row?.focus();
-      row?.scrollIntoView({ block: "nearest" });
+      focusRow(shard);
     });
-
-    sakura.switchTrace = (run, trace) => {
-      run.view.trace = trace;
-      draw.switchTrace(trace);
-    };
 
     store.listen((what, detail) => {
       if (!element.isConnected) return;
@@ -704,9 +808,11 @@
       if (what === "events") {
         draw.take(detail);
         const step = detail.findLast((event) => event.kind === "step_finished");
+        if (store.mode === "running") $("sentence").textContent = draw.alone() ? ALONE : working(store.run.view.system);
         if (step) $("live").textContent = `Step ${step.step + 1} of ${store.run.view.plan.steps} is done.`;
         if (!$("table").hidden) fillTable();
       }
+      if (what === "network") draw.switchTrace(detail.view.trace);
       if (what === "over") {
         draw.finish();
         const end = summary(detail);
@@ -726,6 +832,8 @@
       $("sentence").classList.remove("changed");
     }
 
+    const ALONE = "The network is too slow just now, so the device computes by itself.";
+
     function working(system) {
       if (system === "on_device") return "The device computes every step by itself.";
       return "While one shard runs, the next is already arriving.";
@@ -735,9 +843,10 @@
       if (run.events.some((event) => event.kind === "run_failed")) return "The edit ended before its last step.";
       if (run.view.system === "on_device") return "The device computed every step by itself.";
       const alone = new Set(run.events.filter((event) => event.kind === "lane_finished" && event.on_device).map((event) => event.shard)).size;
-      if (run.events.some((event) => event.kind === "fell_back" && !event.planned)) return `The device computed ${alone} of ${run.view.plan.steps * run.view.plan.shards_per_step} shards without the cache.`;
-      if (alone) return "The device began by itself while the first bytes were on their way.";
       const waited_s = run.events.find((event) => event.kind === "run_finished").network_wait_s;
+      const waited = waited_s < 0.001 ? "" : ` and waited ${said(sakura.time(waited_s))} for the network`;
+      if (run.events.some((event) => event.kind === "fell_back" && !event.planned)) return `The device computed ${alone} of ${run.view.plan.steps * run.view.plan.shards_per_step} shards without the cache${waited}.`;
+      if (alone) return `The device began by itself while the first bytes were on their way${waited}.`;
       if (waited_s < 0.001) return "Each shard arrived while an earlier one was running.";
       const first = run.events.find((event) => event.kind === "network_wait" && event.shard === 0);
       const first_s = first ? first.at_s - first.started_s : 0;
@@ -746,8 +855,11 @@
       return `The device waited ${total} for the network${most}.`;
     }
 
+    // On a phone the table has a button of its own, below the drawing.
+    const tableButtons = [$("table-button"), $("table-button-phone")];
+
     function tools(table, save) {
-      button($("table-button"), table, "There are no shards before the first edit.");
+      for (const node of tableButtons) button(node, table, "There are no shards before the first edit.");
       button($("save-button"), save, "The timeline can be saved when the edit is done.");
       $("save-menu").hidden = true;
     }
@@ -761,26 +873,49 @@
     function showTable(on) {
       $("table").hidden = !on;
       $("drawing").classList.toggle("under", on);
-      $("table-button").textContent = on ? "Timeline" : "Shard table";
+      for (const node of tableButtons) node.textContent = on ? "Timeline" : "Shard table";
       if (on) fillTable();
     }
 
     function fillTable() {
       const plan = store.run.view.plan;
-      const focused = document.activeElement?.closest("tr")?.dataset.shard;
+      const focused = document.activeElement?.closest("[data-part=rows] tr")?.dataset.shard;
       const rows = [...draw.shards().values()].sort((a, b) => a.shard - b.shard);
-      $("rows").replaceChildren(...rows.map((data) =>
-        h("tr", { tabindex: -1, "data-shard": data.shard }, ...COLUMNS.map(([, read]) => h("td", {}, String(read(data, plan) || ""))))));
-      if (focused) $("rows").querySelector(`[data-shard="${focused}"]`)?.focus();
+      $("rows").replaceChildren(...rows.map((data, i) =>
+        h("tr", { tabindex: i ? -1 : 0, "data-shard": data.shard }, ...COLUMNS.map(([, , read]) => h("td", {}, String(read(data, plan) || ""))))));
+      if (focused) focusRow(focused);
     }
 
-    $("head").append(...COLUMNS.map(([name]) => h("th", { scope: "col" }, name)));
+    function focusRow(shard) {
+      const row = $("rows").querySelector(`[data-shard="${shard}"]`);
+      if (!row) return;
+      for (const other of $("rows").querySelectorAll("[tabindex='0']")) other.setAttribute("tabindex", -1);
+      row.setAttribute("tabindex", 0);
+      row.focus({ preventScroll: true });
+      row.scrollIntoView({ block: "nearest", inline: "nearest" });
+    }
+
+    $("head").append(...COLUMNS.map(([name, more]) => h("th", { scope: "col" }, name, more && h("br"), more)));
     const enabled = (node) => node.getAttribute("aria-disabled") !== "true";
-    $("table-button").addEventListener("click", () => enabled($("table-button")) && showTable($("table").hidden));
+    for (const node of tableButtons) {
+      node.addEventListener("click", () => {
+        cameFrom = null;
+        if (enabled(node)) showTable($("table").hidden);
+      });
+    }
+    // Arrows move between rows; left and right scroll where the table is wider than its card.
     $("table").addEventListener("keydown", (event) => {
-      if (event.key !== "Escape") return;
-      showTable(false);
-      if (cameFrom) draw.focus(cameFrom);
+      if (event.key === "Escape") {
+        showTable(false);
+        if (cameFrom) draw.focus(cameFrom);
+        else tableButtons.find((node) => node.checkVisibility())?.focus();
+        return;
+      }
+      const row = event.target.closest("tr");
+      const to = { ArrowDown: row?.nextElementSibling, ArrowUp: row?.previousElementSibling, Home: row?.parentNode.firstElementChild, End: row?.parentNode.lastElementChild }[event.key];
+      if (!to) return;
+      event.preventDefault();
+      focusRow(to.dataset.shard);
     });
     $("save-button").addEventListener("click", () => {
       if (enabled($("save-button"))) $("save-menu").hidden = !$("save-menu").hidden;
