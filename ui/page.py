@@ -5,6 +5,7 @@ from typing import Any
 import gradio as gr
 
 from sakura.lab.service import Lab
+from sakura.paper_scale.service import Scales
 from sakura.pictures import MAX_FILE_BYTES
 from sakura.race import Races
 from sakura.studio import Studio
@@ -12,6 +13,7 @@ from ui.edit import EditView
 from ui.lab import LabView
 from ui.parts import header
 from ui.race import RaceView
+from ui.scale import ScaleView
 from ui.theme import FONTS, page_head, page_theme
 
 UPLOAD_CHECK_S = 600
@@ -35,6 +37,9 @@ def build_page(studio: Studio, lab: Lab) -> gr.Blocks:
     with page.route("Compression lab", "/lab"):
         header("lab", device_names)
         LabView(studio, lab).build()
+    with page.route("Paper scale", "/scale"):
+        header("scale", device_names)
+        ScaleView(Scales()).build()
     return page
 
 

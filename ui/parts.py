@@ -169,7 +169,12 @@ def pictures() -> gr.HTML:
     )
 
 
-PAGES = {"edit": ("./", "Edit"), "race": ("./race", "Race"), "lab": ("./lab", "Compression lab")}
+PAGES = {
+    "edit": ("./", "Edit"),
+    "race": ("./race", "Race"),
+    "lab": ("./lab", "Compression lab"),
+    "scale": ("./scale", "Paper scale"),
+}
 
 
 def header(page: str, device_names: Callable[[object], list[str]]) -> gr.HTML:

@@ -7,7 +7,7 @@ import gradio as gr
 STATIC = Path(__file__).parent / "static"
 FONTS = STATIC / "fonts"
 TOKENS = "tokens.css"
-STYLES = ("components.css", "page.css", "setup.css", "result.css", "own.css", "lab.css", "race.css")
+STYLES = ("components.css", "page.css", "setup.css", "result.css", "own.css", "lab.css", "race.css", "scale.css")
 SCRIPTS = (
     "base.js",
     "run.js",
@@ -22,6 +22,7 @@ SCRIPTS = (
     "race.js",
     "race_rows.js",
     "race_view.js",
+    "scale.js",
 )
 BLOSSOM_PETAL = "M0 -1.2C-3.6 -3.4 -3.9 -7.6 -1.9 -10L0 -8.5L1.9 -10C3.9 -7.6 3.6 -3.4 0 -1.2Z"
 

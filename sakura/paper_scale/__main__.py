@@ -11,9 +11,8 @@ from sakura.errors import UserError
 from sakura.paper_scale.devices import device_profile
 from sakura.paper_scale.models import CASE_ASSUMPTIONS, MASK_SHARES, model_case
 from sakura.paper_scale.networks import NETWORKS
-from sakura.paper_scale.offers import NOTE
+from sakura.paper_scale.notes import QUALITY_NOTE, TIMING_ASSUMPTIONS
 from sakura.paper_scale.sweep import MAIN_CASE, MAIN_DEVICE, bandwidth_near_limit, measure_paper_scale, sensitivity
-from sakura.paper_scale.timing import TIMING_ASSUMPTIONS
 
 SHOWN = ["latency_s", "limit_s", "on_device_s", "received_bytes", "local_shards", "psnr_mask_db", "ssim_mask"]
 
@@ -50,7 +49,7 @@ def main(
             ]
             typer.echo("Steady bandwidth for at most 15 % over the limit:")
             typer.echo(pd.DataFrame(near).round(1).to_string())
-        for sentence in (NOTE, *CASE_ASSUMPTIONS, *TIMING_ASSUMPTIONS, *device_profile(device).assumptions()):
+        for sentence in (QUALITY_NOTE, *CASE_ASSUMPTIONS, *TIMING_ASSUMPTIONS, *device_profile(device).assumptions()):
             typer.echo(f"- {sentence}")
         if out:
             out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

@@ -17,8 +17,6 @@ from sakura.events import System
 from sakura.paper_scale.models import ModelCase
 from sakura.paper_scale.nano import NanoSystem, NanoTemplate, nano_measured
 
-NOTE = "Rate and quality are measured on nano-flux2; sizes are scaled to the model's cache."
-
 
 @dataclasses.dataclass(frozen=True)
 class Offer:

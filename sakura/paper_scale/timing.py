@@ -10,13 +10,6 @@ from sakura.paper_scale.offers import Offer
 from sakura.runtime.modelled import Durations
 
 FP16_BYTES = 2
-TIMING_ASSUMPTIONS = (
-    "Shards of a step take equally long, and slow down with the device as it gets hot.",
-    "Low-rank factors cost two operations a number and component, up to what the GPU can write; no full cache is "
-    "written to memory beforehand.",
-    "Entropy decoders run at the same symbols a second in all systems, beside execution: CacheGen has a symbol a "
-    "number of the cache, SAKURA as many as its bit planes hold.",
-)
 
 
 def active_shard_s(case: ModelCase, profile: DeviceProfile) -> float:
