@@ -360,9 +360,10 @@ class _Opened:
             stop=tenacity.stop_after_delay(RECONNECT_S),
         )
         try:
-            self._source = source = await retrying(self._open)
+            source: ShardSource = await retrying(self._open)
         except tenacity.RetryError:
             raise error from None
+        self._source = source
         return source
 
     async def close(self) -> None:
