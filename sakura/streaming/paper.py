@@ -7,10 +7,9 @@ from sakura.network.trace import Trace
 from sakura.paper_scale.devices import device_profile
 from sakura.paper_scale.models import CASE_ASSUMPTIONS, MASK_SHARES, model_case
 from sakura.paper_scale.networks import NETWORKS, RTT_S, network_trace
-from sakura.paper_scale.offers import NOTE
+from sakura.paper_scale.notes import QUALITY_NOTE, TIMING_ASSUMPTIONS
 from sakura.paper_scale.run import run_case, unstreamed
 from sakura.paper_scale.sweep import MAIN_CASE, MAIN_DEVICE, Setting, rows_of_setting
-from sakura.paper_scale.timing import TIMING_ASSUMPTIONS
 from sakura.reproduce.figure import Progress, Row, Scope
 from sakura.streaming.live import NEAREST
 from sakura.systems import STREAMED
@@ -23,7 +22,7 @@ VARIANTS = (("sakura", "choose-before-send"), ("sakura", "deadline"), ("sakura",
 
 def assumptions() -> list[str]:
     """What the numbers of this scale rest on, in sentences."""
-    return [NOTE, *CASE_ASSUMPTIONS, *TIMING_ASSUMPTIONS, *device_profile(MAIN_DEVICE).assumptions()]
+    return [QUALITY_NOTE, *CASE_ASSUMPTIONS, *TIMING_ASSUMPTIONS, *device_profile(MAIN_DEVICE).assumptions()]
 
 
 def _requests(scope: Scope) -> int:

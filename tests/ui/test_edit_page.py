@@ -177,6 +177,80 @@ def test_timeline_by_keyboard(page: Page, demo_url: str) -> None:
     expect(page.locator('.drawing [data-key="execute-1"]')).to_be_focused()
 
 
+def test_shard_table_by_keyboard(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    press_edit(page)
+    expect_finished(page)
+    button = page.get_by_role("button", name="Shard table")
+    button.press("Enter")
+    rows = page.locator("[data-part=rows] tr")
+    expect(rows).to_have_count(16)
+    rows.first.focus()
+    for key, shard in (("ArrowDown", 1), ("End", 15), ("ArrowUp", 14), ("Home", 0)):
+        page.keyboard.press(key)
+        expect(page.locator(f'[data-part=rows] tr[data-shard="{shard}"]')).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(button).to_be_focused()
+    expect(page.locator("[data-part=drawing]")).to_be_visible()
+
+
+CUT_WORDS = "cells => cells.filter(cell => cell.scrollWidth > cell.clientWidth).map(cell => cell.textContent)"
+
+
+def test_the_shard_table_fits_a_laptop(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    press_edit(page)
+    expect_finished(page)
+    page.get_by_role("button", name="Shard table").click()
+    table = page.locator("[data-part=table]")
+    assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
+    assert table.locator("th, td").evaluate_all(CUT_WORDS) == []
+    columns = table.locator("th").evaluate_all("cells => cells.map(cell => cell.innerText.replace(/\\s+/g, ' '))")
+    assert columns == [
+        "Shard", "Step", "Chosen, rank, bits", "Used, rank, bits", "Received, kB", "Receive, ms", "Reconstruct, ms",
+        "Execute, ms", "Ready before need, ms", "Waited, ms", "Predicted, Mbit/s", "Measured, Mbit/s", "Why",
+    ]  # fmt: skip
+    used = table.locator("tr td:nth-child(4)").all_text_contents()
+    assert all(re.fullmatch(r"\d+, \d+\+\d+|", cell) for cell in used)
+
+
+@pytest.mark.parametrize("page", [PHONE], indirect=True)
+def test_the_shard_table_scrolls_on_a_phone(page: Page, demo_url: str) -> None:
+    open_page(page, demo_url)
+    press_edit(page)
+    expect_finished(page)
+    page.get_by_role("button", name="Shard table").click()
+    table = page.locator("[data-part=table]")
+    assert table.evaluate("box => box.scrollWidth > box.clientWidth")
+    assert table.locator("th, td").evaluate_all(CUT_WORDS) == []
+    assert no_sideways_scroll(page)
+    page.get_by_role("button", name="Timeline").click()
+    expect(table).to_be_hidden()
+
+
+def test_shards_computed_without_the_cache_are_told_apart(page: Page, demo_url: str, tmp_path: Path) -> None:
+    """Over a network that carries nothing any more soon after the start."""
+    trace = tmp_path / "tunnel.csv"
+    trace.write_text("time_s,mbps\n0,20\n0.1,20\n" + "".join(f"{0.2 + step / 10:.1f},0\n" for step in range(600)))
+    open_page(page, demo_url)
+    page.locator(".field-network input[type=file]").set_input_files(trace)
+    expect(page.locator("#trace input")).to_have_value("tunnel.csv")
+    press_edit(page)
+    expect_finished(page)
+    alone = page.locator('.drawing [data-lane="execute"]:has([fill="var(--sys-device)"])')
+    expect(alone).not_to_have_count(0)
+    shards = {mark.get_attribute("data-shard") for mark in alone.all()}
+    expect(page.locator("[data-part=sentence]")).to_contain_text(f"computed {len(shards)} of 16 shards without")
+    alone.last.hover()
+    tip = page.locator("[data-part=tip]")
+    expect(tip).to_contain_text("computed on the device in")
+    expect(tip).to_contain_text(re.compile(r"network|came"))
+    keys = page.locator(".drawing .shard").evaluate_all("marks => marks.map(mark => mark.dataset.key)")
+    assert len(keys) == len(set(keys))
+    page.get_by_role("button", name="Shard table").click()
+    expect(page.locator("[data-part=rows] tr").last).to_contain_text("On the device: ")
+
+
 def test_before_and_after_by_keyboard(page: Page, demo_url: str) -> None:
     open_page(page, demo_url)
     press_edit(page)
