@@ -28,6 +28,7 @@ ORDER_S = 0.001
 # hide a transfer, a little waiting spares the picture much.
 WORTH_SENDING = 0.1
 WORTH_SHARDS = 3
+HORIZON_STEPS = 4  # so far ahead it is seen to that what shards cannot do without will be there in time
 AHEAD_SHARDS = 2  # a shard is decided at the latest so long before execution comes to it
 
 
@@ -100,13 +101,16 @@ class ProgressiveController:
         """How long the link may do something else before a shard would be late; None if all are decided."""
         spare_s: float | None = None
         needed: dict[int, None] = {}
-        for shard in range(state.decided, state.geometry.shards):
-            ladder = state.ladder(shard)
-            needed.update(dict.fromkeys(state.to_request(ladder, self._least(state, shard))))
+        seen: set[int] = set()
+        last = min(state.geometry.shards, state.decided + HORIZON_STEPS * state.geometry.shards_per_step)
+        for shard in range(state.decided, last):
+            number = state.ladder_of[shard]
+            if number in seen:  # later shards of a ladder need no more than its first one
+                continue
+            seen.add(number)
+            needed.update(dict.fromkeys(state.to_request(state.ladder(shard), self._least(state, shard))))
             left_s = state.slack_s(shard) - state.transfer_s(state.bytes_of(needed))
             spare_s = left_s if spare_s is None else min(spare_s, left_s)
-            if shard >= state.decided + state.geometry.shards_per_step:
-                break
         return spare_s
 
     def _best_refinement(self, state: StreamState, window_bytes: float) -> _Refinement | None:
