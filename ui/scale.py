@@ -9,7 +9,7 @@ from sakura.errors import UserError
 from sakura.paper_scale.devices import LABELS, DeviceProfile
 from sakura.paper_scale.models import CASES, MASK_SHARES
 from sakura.paper_scale.networks import NETWORKS, RTT_S
-from sakura.paper_scale.service import MACHINE_ID, Answer, Question, Scales, checked_question
+from sakura.paper_scale.service import MACHINE_ID, REQUESTS, Answer, Question, Scales, checked_question
 from ui.scale_parts import NUMBER_TITLES, WORKLOAD_TITLES, scale_markup
 
 POLL_S = 1.0
@@ -129,6 +129,7 @@ def answer_view(question: Question, answer: Answer) -> Reply:
             for line in answer.lines
         ],
         "total": answer.total,
+        "requests": REQUESTS,
         "limit_s": answer.limit_s,
         "on_device_s": answer.on_device_s,
         "steps": case.steps,

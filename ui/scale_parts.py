@@ -13,8 +13,8 @@ NUMBER_TITLES = {
     "dequantise_gbps": "Dequantising, GB/s",
     "entropy_decode_gbps": "Entropy decoding, GB/s",
     "dispatch_ms": "Dispatch a shard, ms",
-    "sustained_share": "Speed in the first minute",
-    "throttled_share": "Speed after two minutes",
+    "sustained_share": "Speed, first minute",
+    "throttled_share": "Speed, hot",
 }
 WORKLOAD_TITLES = {"FS": "Face swap", "VTON": "Try-on", "MB": "Instruction"}
 
@@ -29,8 +29,9 @@ SCALE = Template("""
   $choices
   <div class="field"><div class="lab"><label for="scale-rtt">Round trip, ms</label></div>
     <input type="number" class="scale-input" id="scale-rtt" min="0" max="2000" step="any" data-part="rtt_ms"></div>
-  <div class="scale-device"><div class="cap">Numbers of the device<button type="button" class="btn small"
-    data-part="reset" hidden>Reset</button></div><div data-part="numbers"></div></div>
+  <details class="scale-device" open data-part="device-numbers"><summary><span>Numbers of the device</span><button
+    type="button" class="btn small" data-part="reset" hidden>Reset</button></summary>
+    <div data-part="numbers"></div></details>
 </section>
 <div class="main lab-main">
 <section class="card scale-result" aria-label="Latency">

@@ -70,7 +70,7 @@ class ModelCase:
 
     @property
     def title(self) -> str:
-        reference = f", reference of {self.reference_share:g} its tokens" if self.reference_share else ""
+        reference = ", full-size reference" if self.reference_share == 1 else ""
         return f"{self.architecture.title}, {self.picture_px} px{reference}"
 
     @property

@@ -19,7 +19,7 @@ from sakura.paper_scale.models import ModelCase, model_case
 from sakura.paper_scale.networks import network_trace
 
 MACHINE_ID = "this-machine"
-REQUESTS = 6
+REQUESTS = 12
 WANTED_S = 5.0  # a question that was not asked again for this long is nobody's any more
 ANSWERS_KEPT = 64
 MAX_PAGES = 32

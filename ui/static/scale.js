@@ -11,12 +11,11 @@
   const ROOM = 1.06; // the axis ends a little beyond the device alone, so that its bar can be read
 
   const pause = (ms) => new Promise((resume) => setTimeout(resume, ms));
-  const letter = { read: "read", derived: "derived", assumed: "assumed", measured: "measured", changed: "changed" };
 
   sakura.mountScale = async (element, props, server) => {
     const $ = (name) => element.querySelector(`[data-part=${name}]`);
     const page = `page-${Math.random().toString(36).slice(2)}`;
-    const view = { chosen: null, devices: {}, titles: {} };
+    const view = { chosen: null, devices: {} };
     let turn = 0; // a newer question ends the older one
     document.title = "SAKURA: paper scale";
 
@@ -51,7 +50,7 @@
       const numbers = view.devices[view.chosen.device];
       const { changed } = view.chosen;
       $("numbers").replaceChildren(...numbers.map((number) => {
-        const label = h("span", { class: `scale-label ${number.name in changed ? "changed" : number.label}` }, number.name in changed ? "changed" : letter[number.label]);
+        const label = h("span", { class: `scale-label ${number.name in changed ? "changed" : number.label}` }, number.name in changed ? "changed" : number.label);
         const field = h("input", { type: "number", class: "scale-input n", id: `scale-${number.name}`, step: "any", value: changed[number.name] ?? number.value });
         field.addEventListener("change", () => {
           const value = field.valueAsNumber;
@@ -72,7 +71,9 @@
       )));
     }
 
-    $("reset").addEventListener("click", () => {
+    $("device-numbers").open = !matchMedia("(max-width: 699px)").matches;
+    $("reset").addEventListener("click", (event) => {
+      event.preventDefault(); // it stands in a summary
       view.chosen.changed = {};
       showNumbers();
       ask();
@@ -121,7 +122,7 @@
       if (cachegen) number("over-cachegen", [`${(cachegen.latency_s / ours.latency_s).toFixed(2)} times`, "faster"]);
       else $("over-cachegen").textContent = "…";
       number("share", [(100 * (answer.limit_s / ours.latency_s)).toFixed(0), "%"]);
-      $("about").textContent = `${answer.steps} steps; means over six requests, thin lines from the fastest to the slowest.`;
+      $("about").textContent = `${answer.steps} steps; means over ${answer.requests} requests, thin lines from the fastest to the slowest.`;
       $("limit").textContent = `The limit, ${said(sakura.time(answer.limit_s))}: the active tokens alone and one round trip. The device alone takes ${said(sakura.time(answer.on_device_s))}.`;
       drawRows(answer);
       $("facts").replaceChildren(...Object.entries({
