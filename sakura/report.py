@@ -31,7 +31,7 @@ def print_run(studio: Studio, request: EditRequest, out: Path, events_file: Path
     studio.plan(request.template_id, request.system)
     run_id = studio.start(request)
     events: list[AnyEvent] = []
-    teller = _Teller()
+    teller = Teller()
     over = False
     while not over:
         over = studio.is_over(run_id)  # asked first: what is then read is all there will be
@@ -52,10 +52,10 @@ def print_run(studio: Studio, request: EditRequest, out: Path, events_file: Path
             raise UserError(event.reason)
 
 
-WORTH_TELLING_S = 0.001  # waits shorter than this are told in the sum only
+WORTH_TELLING_S = 0.005  # waits shorter than this are told in the sum only
 
 
-class _Teller:
+class Teller:
     """Tells a run in a line a step, and what a step did not go through smoothly for."""
 
     def __init__(self) -> None:

@@ -22,8 +22,7 @@ class SwitchedTraceView(TraceView):
 def networks_view(networks: Networks, start_s: float) -> SwitchedTraceView:
     """What ``views.trace_view`` says of one trace, of all networks of a run that began ``start_s`` into them.
 
-    A link that is switched goes on with the new trace at the time that has passed, not at the new one's start. The key
-    is that of the network that held last: with it the run would go on.
+    A link that is switched goes on with the new trace at the time that has passed, not at the new one's start.
     """
     ends_s = [*(at_s for at_s, _ in networks[1:]), float("inf")]
     times_s, rates_mbps = [], []
@@ -37,7 +36,7 @@ def networks_view(networks: Networks, start_s: float) -> SwitchedTraceView:
     view: SwitchedTraceView = {
         "times": np.round(np.concatenate(times_s), 4).tolist(),
         "rates": np.round(np.concatenate(rates_mbps), 2).tolist(),
-        "key": trace_key(networks[-1][1], start_s),
+        "keys": [trace_key(trace, start_s) for _, trace in networks],
     }
     if len(networks) > 1:
         view["switches"] = [(round(at_s, 4), trace.title) for at_s, trace in networks[1:]]

@@ -36,11 +36,11 @@ class PlanView(TypedDict):
 
 
 class TraceView(TypedDict):
-    """Rates in Mbit/s, each from its time on, and one word that is equal for equal networks."""
+    """Rates in Mbit/s, each from its time on, and one word for each network that they are of, equal for equal ones."""
 
     times: list[float]
     rates: list[float]
-    key: str
+    keys: list[str]
 
 
 class View(TypedDict):
@@ -76,7 +76,7 @@ def trace_view(trace: Trace, start_s: float) -> TraceView:
     return {
         "times": np.round(times_s, 4).tolist(),
         "rates": np.round(rates_mbps, 2).tolist(),
-        "key": trace_key(trace, start_s),
+        "keys": [trace_key(trace, start_s)],
     }
 
 

@@ -54,7 +54,10 @@ def test_pixels_change_inside_the_mask_only_while_lanes_overlap(
     assert changed[template.mask].mean() > 0.3
 
     executed, rebuilt = spans(page, "execute"), spans(page, "reconstruct")
-    assert len(executed) == len(rebuilt) == 16
-    assert spans(page, "receive")  # fewer: what one step brings serves the others
+    alone = page.locator('.drawing [data-lane="execute"]:has([fill="var(--sys-device)"])').count()
+    assert len(executed) >= 16
+    # A shard that the device computes by itself, as while the first bytes are on their way, may not be rebuilt.
+    assert 16 >= len(rebuilt) >= len(executed) - alone > 0
+    assert spans(page, "receive")  # as many as fit: what one step brings serves the others
     # Some later shard is rebuilt while an earlier one is executed.
     assert any(begin < end_of_run and run_begin < end for begin, end in rebuilt for run_begin, end_of_run in executed)

@@ -25,11 +25,12 @@ def test_a_switched_run_has_the_traces_of_before_and_after() -> None:
     assert [held[at_s] for at_s in (0, 1, 2, 2.5, 4)] == [1, 2, 3, 9, 9]
 
 
-def test_a_switched_run_compares_by_the_network_that_held_last() -> None:
+def test_a_switched_run_has_the_keys_of_all_its_networks() -> None:
     later = constant_trace(9)
-    assert networks_view([(0.0, RAMP), (2.5, later)], 1.0)["key"] == trace_view(later, 1.0)["key"]
-    keys = {trace_view(trace, start_s)["key"] for trace in (RAMP, later) for start_s in (0.0, 1.0)}
-    assert len(keys) == 4
+    keys = networks_view([(0.0, RAMP), (2.5, later)], 1.0)["keys"]
+    assert keys == [*trace_view(RAMP, 1.0)["keys"], *trace_view(later, 1.0)["keys"]]
+    keys += networks_view([(0.0, RAMP), (2.5, later)], 0.0)["keys"]
+    assert len(set(keys)) == 4  # where a run begins on a trace counts too
 
 
 def test_a_switch_keeps_the_time_that_has_passed() -> None:

@@ -35,7 +35,7 @@ def test_trace_view_counts_from_the_offset_and_holds_each_rate() -> None:
     assert view["times"][0] == 0.0
     assert view["rates"][0] == 11.0
     assert view["times"] == sorted(view["times"])
-    assert view["key"] == trace_key(trace, 10.0) != trace_key(trace, 11.0)
+    assert view["keys"] == [trace_key(trace, 10.0)] != [trace_key(trace, 11.0)]
     at_5_s = view["rates"][max(i for i, time_s in enumerate(view["times"]) if time_s <= 5)]
     assert at_5_s == 16.0
 

@@ -136,10 +136,9 @@
   // A result stays in view when anything but the template is chosen anew, and says that it is another one's.
   function compare() {
     const made = store.run.view;
-    if (!store.plan) return;
     const brought = store.brought !== null && store.brought !== made.brought;
-    // Of a run that was switched, the network that held last is the one to compare.
-    const changed = store.plan.system !== made.system || store.plan.trace.key !== made.trace.key || brought;
+    // A run that was switched was made with all its networks, whichever of them this page's setup has.
+    const changed = store.plan.system !== made.system || !made.trace.keys.includes(store.plan.trace.keys[0]) || brought;
     if (changed === store.changed) return;
     store.changed = changed;
     tell("changed", changed);

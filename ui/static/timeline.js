@@ -778,6 +778,9 @@
   sakura.mountTimeline = (element) => {
     const $ = (name) => element.querySelector(`[data-part=${name}]`);
     const store = sakura.store;
+    // On a phone the table has a button of its own, below the drawing.
+    const tableButtons = [$("table-button"), $("table-button-phone")];
+    const ALONE = "The network is too slow just now, so the device computes by itself.";
     let cameFrom = null;
     const draw = drawing($("drawing"), $("tip"), (shard, key) => {
       cameFrom = key;
@@ -832,8 +835,6 @@
       $("sentence").classList.remove("changed");
     }
 
-    const ALONE = "The network is too slow just now, so the device computes by itself.";
-
     function working(system) {
       if (system === "on_device") return "The device computes every step by itself.";
       return "While one shard runs, the next is already arriving.";
@@ -854,9 +855,6 @@
       const most = first_s > waited_s / 2 ? `, ${part === total ? "all" : part} of it for the first shard` : "";
       return `The device waited ${total} for the network${most}.`;
     }
-
-    // On a phone the table has a button of its own, below the drawing.
-    const tableButtons = [$("table-button"), $("table-button-phone")];
 
     function tools(table, save) {
       for (const node of tableButtons) button(node, table, "There are no shards before the first edit.");
