@@ -65,9 +65,7 @@ class ProgressiveController:
         spare_s = self._spare_s(state)
         refinement = self._best_refinement(state, window_bytes)
         if refinement and (spare_s is None or state.transfer_s(refinement.size_bytes) <= SPARE_SHARE * spare_s):
-            return self._order(
-                state, refinement.shard, refinement.rung, "the link is free, and this is the most useful"
-            )
+            return self._refine(state, refinement)
         if state.decided < state.geometry.shards:
             return self._base(state, state.decided)
         return None
@@ -80,18 +78,27 @@ class ProgressiveController:
             reason = "what it cannot do without"
         return self._order(state, shard, rung, reason)
 
-    def _order(self, state: StreamState, shard: int, rung: Rung, reason: str, part: list[int] | None = None) -> Order:
+    def _order(self, state: StreamState, shard: int, rung: Rung, reason: str) -> Order:
         ladder, number = state.ladder(shard), state.ladder_of[shard]
-        known = self._sent.get(number, -1)
-        reached = ladder.rungs.index(rung)
-        if part is not None and len(part) < len(state.to_request(ladder, rung)):
-            reached -= 1  # not all of it yet
-        self._sent[number] = max(known, reached)
-        sent = rung if part is not None else ladder.rungs[self._sent[number]]
-        # A refinement may decide a shard before more is worth waiting for: what nobody asked for would never come.
-        least = min(self._least(state, shard), ladder.rungs[max(0, self._sent[number])], key=lambda each: each.stop)
-        cost_bytes = state.cost_bytes(ladder, sent) if part is None else state.bytes_of(part)
-        return Order(shard, sent, least, cost_bytes, reason, part)
+        self._sent[number] = max(self._sent.get(number, -1), ladder.rungs.index(rung))
+        sent = ladder.rungs[self._sent[number]]
+        return Order(
+            shard, sent, min(self._least(state, shard), sent, key=_stop), state.cost_bytes(ladder, sent), reason
+        )
+
+    def _refine(self, state: StreamState, refinement: _Refinement) -> Order:
+        """Ask for a refinement, as far as it goes at once."""
+        shard, ladder = refinement.shard, state.ladder(refinement.shard)
+        number, asked = state.ladder_of[shard], state.requested.union(refinement.segments)
+        while self._sent[number] + 1 < len(ladder.rungs):
+            finer = ladder.rungs[self._sent[number] + 1]
+            if not asked.issuperset(ladder.order[ladder.rungs[self._sent[number]].stop : finer.stop]):
+                break
+            self._sent[number] += 1
+        # It may decide its shard before more is worth waiting for: what nobody asked for would never come.
+        least = min(self._least(state, shard), ladder.rungs[self._sent[number]], key=_stop)
+        reason = "the link is free, and this is the most useful"
+        return Order(shard, refinement.rung, least, refinement.size_bytes, reason, refinement.segments)
 
     def _least(self, state: StreamState, shard: int) -> Rung:
         """What a shard waits for: little, unless the network is so fast that more costs next to nothing."""
@@ -167,3 +174,8 @@ class ProgressiveController:
         better = ladder.rungs[sent].distortion - ladder.rungs[finer].distortion
         gain = (len(shards) - first) * better / max(1, whole_bytes)
         return _Refinement(shards[first], ladder.rungs[finer], missing[:count], part_bytes, gain)
+
+
+def _stop(rung: Rung) -> int:
+    """How far a rung reaches in its ladder."""
+    return rung.stop

@@ -102,7 +102,7 @@ class Device:
         self._cloud: CloudClient | None = None
         self._cloud_url = ""
         self._prepared: dict[tuple[str, str], PreparedTemplate] = {}
-        self._last_estimators: dict[System, Estimator] = {}
+        self._last_estimators: dict[tuple[System, str], Estimator] = {}
         self._resident: tuple[str, list[ShardKv]] | None = None
         self._one_at_a_time = asyncio.Lock()
 
@@ -317,12 +317,12 @@ class Device:
             await opened.close()
 
     def _estimator(self, job: Job) -> Estimator:
-        """A new estimator, which starts from what the system's last edit learned of the network."""
+        """A new estimator, which starts from what the last edit of this kind learned of the network."""
         name = estimator_of(job.controller or STREAMED[job.system].controller)
-        last = self._last_estimators.get(job.system)
+        last = self._last_estimators.get((job.system, job.controller))
         estimator = new_estimator(name, min(MAX_PRIOR_MBPS, last.predict_mbps()) if last else DEFAULT_MBPS)
         if job.link_id is not None:  # what is fetched for a comparison passes no link, and says nothing of it
-            self._last_estimators[job.system] = estimator
+            self._last_estimators[job.system, job.controller] = estimator
         return estimator
 
 

@@ -11,7 +11,9 @@ from sakura.cloud.source import Arrival
 from sakura.network.trace import Trace
 from sakura.runtime.engine import ShardKv, Span
 
-MAX_PIECES = 64  # a fetch arrives in at most so many pieces, so that large caches do not mean many events
+# A fetch arrives in at most so many pieces, so that large caches do not mean many events, unless these were so large
+# that the link would seem silent between two of them.
+MAX_PIECES, MAX_PIECE_BYTES = 64, 4 * 1024 * 1024
 
 
 class _ModelledArrival(Arrival):
@@ -81,7 +83,7 @@ class ModelledSource:
             await _until(self._loop, left_s)
             sizes = [self._segment_bytes[segment] for segment in asked.segments]
             left_bytes, unsaid_bytes = sum(sizes), FETCH_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(sizes)
-            piece = max(PIECE_BYTES, -(-left_bytes // MAX_PIECES))
+            piece = max(PIECE_BYTES, min(MAX_PIECE_BYTES, -(-left_bytes // MAX_PIECES)))
             # The header is a message of its own, from which on the rate can be measured.
             left_s = self._through_s(left_s, unsaid_bytes)
             arrival = _ModelledArrival(asked.fetch_id, asked.segments, sizes, left_s + self._rtt_s / 2)
@@ -111,7 +113,7 @@ class Durations:
 
     ``active_shard_s`` executes a shard with the cache, ``full_shard_s`` one without. ``read_s`` takes in segments of
     these numbers, ``rebuild_s`` rebuilds a shard from all that were read so far. ``speed_share`` is the share of its
-    speed that the device has after so many seconds. ``concurrent`` if reading and rebuilding run beside execution.
+    speed that the device has after so many seconds of work. ``concurrent`` if reading and rebuilding run beside it.
     """
 
     active_shard_s: float
@@ -128,11 +130,14 @@ class _Processor:
     def __init__(self, speed_share: Callable[[float], float]) -> None:
         self._loop = asyncio.get_running_loop()
         self._speed_share = speed_share
-        self._began_s = self._free_s = self._loop.time()
+        self._free_s = self._loop.time()
+        self._worked_s = 0.0
 
     async def work(self, seconds: float) -> Span:
         start = max(self._loop.time(), self._free_s)
-        self._free_s = start + seconds / self._speed_share(start - self._began_s)
+        lasting_s = seconds / self._speed_share(self._worked_s)
+        self._worked_s += lasting_s
+        self._free_s = start + lasting_s
         span = Span(start, self._free_s)
         await _until(self._loop, span.end)
         return span

@@ -91,6 +91,7 @@ class Pipeline:
         self._full_shard: int | None = None  # the last one executed, if its step has been computed in full so far
         self._failure: Exception | None = None  # of the engine
         self._local_shards = 0
+        self._local_until_s: float | None = None  # when what is being computed locally will be done
         self._fell_back = False
         self._head_start = False  # whether the device computes only because nothing can have come yet
         self._network_wait_s = 0.0
@@ -145,7 +146,8 @@ class Pipeline:
         state.now_s = now
         state.decided = max(state.decided, state.begun)
         state.shard_s, state.local_shard_s = (planned * self._pace for planned in self._planned_s)
-        state.free_s = max(now, self._idle_since_s + (state.begun - self._executed) * state.shard_s)
+        running_s = self._idle_since_s + (state.begun - self._executed) * state.shard_s
+        state.free_s = max(now, running_s if self._local_until_s is None else self._local_until_s)
 
     # Reconstruct: the next shard when it is due, from all that has come by then
 
@@ -278,10 +280,12 @@ class Pipeline:
         self._fell_back = self._fell_back or not planned
         self._tell_wait(shard, self.clock.now())
         state.begun = shard + 1
+        self._local_until_s = self.clock.now() + (shard - first + 1) * state.local_shard_s
         for each in range(first, shard + 1):
             self._full_shard = each
             await self._finish(each, self.run.execute_locally(each))
             self._local_shards += 1
+        self._local_until_s = None
 
     async def _finish(self, shard: int, work: Awaitable[Span], ready_s: float | None = None) -> None:
         """Wait for an execution to end and take note of it; ``ready_s`` is when its cache was ready, if it had one."""

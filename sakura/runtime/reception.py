@@ -29,6 +29,7 @@ class _Fetch:
     asked_s: float
     started_s: float | None = None
     seen_bytes: int = 0
+    first_bytes: int = 0  # that came with the first look: they began to flow before it
     arrival: Arrival | None = None
     arrival_bytes: int = 0  # seen of this arrival; a connection that broke leaves another one behind
 
@@ -157,6 +158,9 @@ class Reception:
             self.changed.tell()
             if arrival.complete:
                 self._forget(arrival.fetch_id)
+                if self.estimator.of_transfers:
+                    duration_s = self.clock.of(arrival.finished_s) - (fetch.started_s or 0.0)
+                    self._take_sample(fetch, arrival, Sample(fetch.seen_bytes - fetch.first_bytes, duration_s))
                 self._tell(fetch, self.clock.of(arrival.finished_s), cut=False)
             if damaged:
                 self._refetched.update(damaged)
@@ -181,21 +185,27 @@ class Reception:
 
     def _measure(self, arrival: Arrival, fetch: _Fetch, previous_s: float) -> None:
         """Tell the estimator what came since the last look; several messages may have."""
+        slices = not self.estimator.of_transfers
+        first_look = fetch.started_s is None
         if fetch.started_s is None:
             fetch.started_s = self.clock.of(arrival.started_s)
             # The link had run dry if this request can only have reached the cloud after the last bytes left.
             after_pause = fetch.asked_s + self.state.rtt_s > self.clock.of(previous_s)
-            self._take_sample(fetch, arrival, self._meter.arrived(arrival.started_s, 0, after_pause=after_pause))
+            sample = self._meter.arrived(arrival.started_s, 0, after_pause=after_pause)
+            self._take_sample(fetch, arrival, sample if slices else None)
         if arrival is not fetch.arrival:
             fetch.arrival, fetch.arrival_bytes = arrival, 0
         size_bytes = arrival.wire_bytes - fetch.arrival_bytes
         fetch.arrival_bytes = arrival.wire_bytes
         fetch.seen_bytes += size_bytes
         self.received_bytes += size_bytes
-        self._take_sample(fetch, arrival, self._meter.arrived(arrival.finished_s, size_bytes, after_pause=False))
+        if first_look:
+            fetch.first_bytes = size_bytes
+        sample = self._meter.arrived(arrival.finished_s, size_bytes, after_pause=False)
+        self._take_sample(fetch, arrival, sample if slices else None)
 
     def _take_sample(self, fetch: _Fetch, arrival: Arrival, sample: Sample | None) -> None:
-        if sample is None:
+        if sample is None or sample.size_bytes == 0:
             return
         self.estimator.add(sample)
         self.state.measured = True

@@ -19,7 +19,7 @@ from sakura.prompts import prompt_for
 from sakura.reproduce.quality import Stored
 from sakura.reproduce.workloads import WORKLOADS, held_out_requests, make_case
 from sakura.studio import EditRequest, LocalRoles, Studio
-from sakura.systems import streamed_codec
+from sakura.systems import STREAMED, streamed_codec
 from sakura.templates import TemplateAssets, TemplateLibrary
 
 Row = dict[str, object]
@@ -163,7 +163,8 @@ def _measure_request(
     alone_s = finished(run_edit(studio, dataclasses.replace(asked, system="on_device"))).latency_s
     reference = from_png(active.picture_png)
     if planned.workload not in pilot_db:
-        pilot = finished(run_edit(studio, asked))
+        # Under its name the controller is another one to the device: what the pilot learns serves nobody.
+        pilot = finished(run_edit(studio, dataclasses.replace(asked, controller=STREAMED["sakura"].controller)))
         pilot_db[planned.workload], _ = masked_psnr_ssim(from_png(pilot.picture_png), reference, planned.template.mask)
     found = []
     for contestant in contestants:
@@ -259,7 +260,7 @@ class _Levels:
             task = WORKLOADS[workload]
             template = next(each for each in self._library if each.task == task and each.person is not None)
             case = make_case(self._store, template, LEVEL_REQUESTS, workload)
-            stored = Stored(self._store.editor, case, streamed_codec(system))
+            stored = Stored(self._store.editor, case, streamed_codec(STREAMED[system].codec))
             self._known[key] = [stored.at_level(level).mask_psnr_db for level in range(stored.levels)]
         known = self._known[key]
         level = min(range(len(known)), key=lambda each: abs(min(known[each], MAX_PSNR_DB) - target_db))

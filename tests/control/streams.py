@@ -31,8 +31,10 @@ class Stream:
         assert order.reason
         assert order.budget_bytes >= 0
         assert set(ladder.segments(order.least)) <= set(ladder.segments(order.rung))
-        segments = state.to_request(ladder, order.rung)
+        missing = state.to_request(ladder, order.rung)
+        segments = missing if order.part is None else list(order.part)
         assert len(set(segments)) == len(segments)
+        assert set(segments) <= set(missing), "nothing is asked for twice"
         if order.shard == state.decided:
             state.decided += 1
             self.waits_for.append(frozenset(ladder.segments(order.least)))

@@ -1,9 +1,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from offers import SHARD_S, Offer, equal_offer, progressive_offers, rung_lists
+from offers import ANY, SHARD_S, Offer, equal_offer, progressive_offers, rung_lists
 from streams import Stream
 
-from sakura.codec.interface import Rung
+from sakura.codec.interface import Ladder, Rung
 from sakura.control.interface import StreamState
 from sakura.control.progressive import (
     WINDOW_BYTES,
@@ -83,3 +83,17 @@ def test_what_is_worth_sending_is_soon_there(rungs: list[Rung], mbps: float) -> 
         assert 8e-6 * least.size_bytes / mbps <= WORTH_SHARDS * SHARD_S
         coarser = rungs[rungs.index(least) - 1]
         assert coarser.distortion > WORTH_SENDING
+
+
+def test_a_refinement_larger_than_what_may_be_under_way_is_asked_for_in_parts() -> None:
+    large = 40 * WINDOW_BYTES
+    sizes = [1_000, *[large // 20] * 20]
+    rungs = [Rung(ANY, 0, 1, 1_000, 0.09), Rung(ANY, 0, 21, 1_000 + large, 0.001)]
+    offer = Offer(sizes, [Ladder(list(range(21)), rungs)], [0] * 8)
+    stream = Stream(offer, ProgressiveController(), mbps=20, predicted_mbps=20)
+    stream.run()
+    parts = [order for order in stream.orders if order.part is not None]
+    assert len(parts) > 2
+    assert all(stream.state.bytes_of(order.part or ()) <= window_bytes(stream.state) for order in parts)
+    asked = [segment for order in parts for segment in order.part or ()]
+    assert asked == sorted(asked), "in the order of usefulness"

@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from typing import ClassVar
 
 from sakura.control.estimators.ewma import EwmaEstimator
 from sakura.control.estimators.interface import DEFAULT_MBPS, Sample
@@ -17,6 +18,8 @@ class DiscountedEstimator:
     recent ln(actual / predicted); the quantile moves so that about ``late_share`` of samples are slower than
     predicted. Our own rule.
     """
+
+    of_transfers: ClassVar[bool] = False
 
     def __init__(
         self, prior_mbps: float = DEFAULT_MBPS, half_life_s: float = 0.1, late_share: float = 0.1, memory: int = 20

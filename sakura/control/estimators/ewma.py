@@ -1,10 +1,14 @@
 """A moving average, as video players use it."""
 
+from typing import ClassVar
+
 from sakura.control.estimators.interface import DEFAULT_MBPS, Sample
 
 
 class EwmaEstimator:
     """Forgets half of its past every ``half_life_s`` of transfer time, so that idle time makes nothing fade."""
+
+    of_transfers: ClassVar[bool] = False
 
     def __init__(self, prior_mbps: float = DEFAULT_MBPS, half_life_s: float = 0.1) -> None:
         self.half_life_s = half_life_s

@@ -2,6 +2,7 @@
 
 from collections import deque
 from statistics import harmonic_mean
+from typing import ClassVar
 
 from sakura.control.estimators.interface import DEFAULT_MBPS, Sample
 
@@ -13,6 +14,8 @@ class HarmonicEstimator:
 
     A quick sample counts as one of the five if it raises the mean, with at most double of it.
     """
+
+    of_transfers: ClassVar[bool] = True
 
     def __init__(self, prior_mbps: float = DEFAULT_MBPS) -> None:
         self._prior_mbps = prior_mbps

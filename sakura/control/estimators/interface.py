@@ -1,7 +1,7 @@
 """What every estimator is given, and what it is asked."""
 
 import dataclasses
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 # Shorter than this, what the clock shows is mostly the scheduler.
 WINDOW_S = 0.008
@@ -35,7 +35,13 @@ class Sample:
 
 
 class Estimator(Protocol):
-    """Predicts the rate of the next transfer."""
+    """Predicts the rate of the next transfer.
+
+    ``of_transfers``: its samples are whole transfers, as those of its authors; otherwise slices of the stream of at
+    least ``WINDOW_S``.
+    """
+
+    of_transfers: ClassVar[bool]
 
     def add(self, sample: Sample) -> None:
         """Take in what was received."""

@@ -1,6 +1,7 @@
 """RobustMPC's estimator."""
 
 from collections import deque
+from typing import ClassVar
 
 from sakura.control.estimators.harmonic import SAMPLES, HarmonicEstimator
 from sakura.control.estimators.interface import DEFAULT_MBPS, Sample
@@ -12,6 +13,8 @@ class RobustEstimator:
     Source: Yin et al., SIGCOMM 2015, section 4.3, where this is the lower bound that RobustMPC plans for. A quick
     sample says nothing of errors, and neither does how wrong the prior was.
     """
+
+    of_transfers: ClassVar[bool] = True
 
     def __init__(self, prior_mbps: float = DEFAULT_MBPS) -> None:
         self._mean = HarmonicEstimator(prior_mbps)
