@@ -231,7 +231,7 @@ def test_the_shard_table_scrolls_on_a_phone(page: Page, demo_url: str) -> None:
 def test_shards_computed_without_the_cache_are_told_apart(page: Page, demo_url: str, tmp_path: Path) -> None:
     """Over a network that carries nothing any more soon after the start."""
     trace = tmp_path / "tunnel.csv"
-    trace.write_text("time_s,mbps\n0,20\n0.1,20\n" + "".join(f"{0.2 + step / 10:.1f},0\n" for step in range(600)))
+    trace.write_text("time_s,mbps\n0,0.2\n0.1,0.2\n" + "".join(f"{0.2 + step / 10:.1f},0\n" for step in range(600)))
     open_page(page, demo_url)
     page.locator(".field-network input[type=file]").set_input_files(trace)
     expect(page.locator("#trace input")).to_have_value("tunnel.csv")
