@@ -315,6 +315,7 @@ def bench_edit(
                 requests=requests,
                 rtt_s=rtt_s,
                 progress=progress,
+                full_cache_every=1,
             )
         summary = {**summarise(rows, rtt_s), "trace": chosen.name}
         if json_file:
@@ -351,7 +352,8 @@ def reproduce(
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, str(threads))
     with _sentences():
-        from sakura.reproduce.figure import Scope, as_json, figure_module, make_folder, rows_from, write_files
+        from sakura.figures import check_scope, figure_module, write_files
+        from sakura.reproduce.figure import Scope, as_json, make_folder, rows_from
 
         module = figure_module(figure)
         for folder in filter(None, (out, json_file and json_file.parent)):
@@ -370,6 +372,7 @@ def reproduce(
             raise UserError(f"There is no scale {scale!r}; use nano or paper.")
         networks = tuple(_trace(name) for name in trace or [])
         scope = Scope(quick, "paper" if scale == "paper" else "nano", networks, rows_from(rows) if rows else ())
+        check_scope(figure, scope)
         editor = Editor.load(model or MODEL_FOLDER)
         with _progress("Measuring") as progress:
             store = CacheStore(cache_folder(), editor)

@@ -8,7 +8,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = [
     ["sakura.events", "sakura.errors", "sakura.settings", "sakura.processes"],
-    ["sakura.codec", "sakura.systems", "sakura.network", "sakura.pictures", "sakura.metrics", "sakura.metrics_weights"],
+    ["sakura.codec"],
+    ["sakura.systems"],
+    ["sakura.network"],
+    ["sakura.pictures", "sakura.metrics", "sakura.metrics_weights"],
     ["sakura.portraits", "sakura.prompts"],
     ["sakura.backbone"],
     ["sakura.templates"],
@@ -21,6 +24,7 @@ LAYERS = [
     ["sakura.lab", "sakura.paper_scale"],
     ["sakura.studio", "sakura.race", "sakura.report"],
     ["sakura.streaming"],
+    ["sakura.figures"],
     ["sakura.benchmarks", "sakura.cli", "sakura.cli_traces", "sakura.__main__"],
     ["ui"],
     ["app"],

@@ -8,7 +8,7 @@ from sakura.control import estimator_of, new_controller
 from sakura.control.estimators import new_estimator
 from sakura.control.interface import StreamState
 from sakura.errors import UserError
-from sakura.events import AnyEvent, LaneFinished, ShardUsed, System
+from sakura.events import AnyEvent, LaneFinished, NetworkWait, System
 from sakura.metrics import MAX_PSNR_DB
 from sakura.network.trace import Trace
 from sakura.paper_scale.devices import DeviceProfile
@@ -17,6 +17,7 @@ from sakura.paper_scale.nano import CurvePoint, NanoTemplate, nano_measured
 from sakura.paper_scale.offers import Offer, shipped_offer
 from sakura.paper_scale.timing import durations, streaming_durations
 from sakura.runtime.clock import RunClock
+from sakura.runtime.measured import mean_distortion
 from sakura.runtime.modelled import Durations, ModelledRun, ModelledSource
 from sakura.runtime.pipeline import Outcome, Pipeline
 from sakura.runtime.virtual_time import run_virtually
@@ -39,6 +40,7 @@ class CaseResult:
     on_device_s: float
     received_bytes: int
     network_wait_s: float
+    first_wait_s: float
     compute_s: float
     local_shards: int
     distortion: float
@@ -72,7 +74,7 @@ def run_case(
     elif system in STREAMED:
         offer = shipped_offer(template.template_id, system, case)
         latency_s, outcome, events = _stream(case, profile, system, controller, trace, offset_s, rtt_s, template, offer)
-        quality = template.systems[system].quality(mean_distortion(events, case.geometry.shards))
+        quality = template.systems[system].quality(mean_distortion(events))
     else:
         raise UserError(f"There is no system {system!r}; use one of {', '.join(STREAMED)}, on_device, resident_cache.")
     return CaseResult(
@@ -81,6 +83,7 @@ def run_case(
         on_device_s,
         outcome.received_bytes,
         outcome.network_wait_s,
+        sum(event.at_s - event.started_s for event in events if isinstance(event, NetworkWait) and event.shard == 0),
         _busy_s(events),
         outcome.local_shards,
         quality.distortion,
@@ -158,13 +161,6 @@ def _state(offer: Offer, needed: Durations, profile: DeviceProfile, rtt_s: float
         rtt_s=rtt_s,
         predicted_mbps=predicted_mbps,
     )
-
-
-def mean_distortion(events: Sequence[AnyEvent], shards: int) -> float:
-    """Over all shards as they were executed; those without the cache lost nothing."""
-    used = {event.shard: event.distortion for event in events if isinstance(event, ShardUsed)}
-    executed = {event.shard: event for event in events if isinstance(event, LaneFinished) and event.lane == "execute"}
-    return sum(used[shard] for shard, event in executed.items() if not event.on_device) / shards
 
 
 def _busy_s(events: Sequence[AnyEvent]) -> float:

@@ -92,6 +92,7 @@ def _row(setting: Setting, system: str, controller: str, request: int, result: C
         "on_device_s": result.on_device_s,
         "received_bytes": result.received_bytes,
         "network_wait_s": result.network_wait_s,
+        "first_wait_s": result.first_wait_s,
         "compute_s": result.compute_s,
         "local_shards": result.local_shards,
         "psnr_mask_db": result.psnr_mask_db,

@@ -1,7 +1,6 @@
 """What a figure is: rows of numbers, claims judged by them, and how both are written."""
 
 import dataclasses
-import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Literal, Protocol, TypeAlias
 import pandas as pd
 
 from sakura.cache.store import CacheStore
-from sakura.charts import Drawn, save_chart
+from sakura.charts import Drawn
 from sakura.errors import UserError
 from sakura.network.trace import Trace
 from sakura.templates import TemplateLibrary
@@ -61,11 +60,15 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """``rows`` are flat and of the same fields, so that they are a table."""
+    """``rows`` are flat and of the same fields, so that they are a table.
+
+    ``measured`` says how much was, where that is not the scope's requests a workload.
+    """
 
     figure: str
     rows: list[Row]
     claims: list[Claim]
+    measured: Row = dataclasses.field(default_factory=dict)
 
     def table(self) -> pd.DataFrame:
         return pd.DataFrame(self.rows)
@@ -83,38 +86,12 @@ class FigureModule(Protocol):
     def chart(self, figure: Figure) -> Drawn: ...
 
 
-# By the paper's numbering.
-FIGURES = {
-    "fig2": "sakura.reproduce.fig2_importance",
-    "fig8": "sakura.reproduce.fig8_rank_precision",
-    "fig13": "sakura.reproduce.fig13_storage",
-    "fig15": "sakura.reproduce.fig15_bytes_quality",
-    "fig19": "sakura.reproduce.fig19_exponent",
-    "ablation": "sakura.reproduce.ablation",
-    "fig3": "sakura.streaming.fig3_required_ratio",
-    "fig9": "sakura.streaming.fig9_timeline",
-    "fig10": "sakura.streaming.fig10_latency_spread",
-    "fig11": "sakura.streaming.fig11_one_trace",
-    "fig12": "sakura.streaming.fig12_latency",
-    "fig16": "sakura.streaming.fig16_mask_share",
-    "fig17": "sakura.streaming.fig17_networks",
-    "fig18": "sakura.streaming.fig18_resolution",
-    "table2": "sakura.streaming.table2_quality",
-    "headline": "sakura.streaming.headline",
-}
-
-
-def figure_module(name: str) -> FigureModule:
-    """Raises UserError if there is no such figure."""
-    if name not in FIGURES:
-        raise UserError(f"There is no figure {name!r}; use one of {', '.join(FIGURES)}.")
-    return importlib.import_module(FIGURES[name])
-
-
 def as_json(figure: Figure, scope: Scope, model: str) -> str:
     """``model`` is the model's fingerprint, of which the start is kept."""
-    measured = {"quick": scope.quick, "scale": scope.scale, "requests": scope.requests, "model": model[:8]}
-    return json.dumps({**dataclasses.asdict(figure), "scope": measured}, indent=1) + "\n"
+    written = dataclasses.asdict(figure)
+    measured = written.pop("measured") or {"requests": scope.requests}
+    written["scope"] = {"quick": scope.quick, "scale": scope.scale, "model": model[:8], **measured}
+    return json.dumps(written, indent=1) + "\n"
 
 
 def rows_from(path: Path) -> tuple[Row, ...]:
@@ -134,10 +111,3 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"The folder {folder} cannot be made ({error.strerror}); choose another one.") from error
-
-
-def write_files(figure: Figure, folder: Path) -> list[Path]:
-    """Chart as SVG and PNG, rows as CSV, in a folder that there is. Returns what was written."""
-    table = folder / f"{figure.figure}.csv"
-    figure.table().to_csv(table, index=False)
-    return [*save_chart(figure_module(figure.figure).chart(figure), folder / figure.figure), table]

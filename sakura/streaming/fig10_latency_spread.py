@@ -7,7 +7,7 @@ import pandas as pd
 from sakura.cache.store import CacheStore
 from sakura.charts import Drawn, system_scales
 from sakura.reproduce.figure import Claim, Figure, Progress, Scope
-from sakura.streaming.rows import chart_name, label_of, own, streamed_rows, table_of
+from sakura.streaming.rows import chart_name, label_of, measured_of, own, streamed_rows, table_of
 from sakura.templates import TemplateLibrary
 
 WORST = 0.9  # quantile
@@ -15,18 +15,20 @@ WORST = 0.9  # quantile
 
 def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Progress) -> Figure:
     rows = streamed_rows(store, library, scope, progress)
-    return Figure("fig10", rows, _claims(own(table_of(rows))))
+    return Figure("fig10", rows, _claims(own(table_of(rows))), measured_of(rows))
 
 
 def _claims(table: pd.DataFrame) -> list[Claim]:
     claims = []
     for network, part in table.groupby("network", sort=False):
-        worst = part.groupby("system")["latency_s"].quantile(WORST)
+        counts = part["system"].value_counts()  # the full cache is tried with fewer requests, so it does not compare
+        of_all = part[part["system"].isin(counts[counts == counts.max()].index)]
+        worst = of_all.groupby("system")["latency_s"].quantile(WORST)
         others = worst.drop(["sakura"])
         ours = f"{worst['sakura']:.2f} s; the best other one, {label_of(str(others.idxmin()))}, {others.min():.2f} s"
         claims.append(
             Claim(
-                f"On {network}, nine of ten edits with SAKURA are faster than with any other system",
+                f"On {network}, the 90 % quantile of SAKURA's latency is the lowest",
                 None,
                 ours,
                 bool(worst["sakura"] <= others.min()),

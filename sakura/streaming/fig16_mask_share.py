@@ -1,12 +1,14 @@
 """Figure 16: latency and quality against the edited share of the picture."""
 
+from collections.abc import Sequence
+
 import altair as alt
 import pandas as pd
 
 from sakura.cache.store import CacheStore
 from sakura.charts import Drawn, system_scales
-from sakura.reproduce.figure import Claim, Figure, Progress, Scope
-from sakura.streaming.rows import chart_name, label_of, medians, networks_of, own, streamed_rows, table_of
+from sakura.reproduce.figure import Claim, Figure, Progress, Row, Scope
+from sakura.streaming.rows import chart_name, label_of, measured_of, medians, own, streamed_rows, table_of
 from sakura.templates import TemplateLibrary
 
 BY = ["mask_share", "system"]
@@ -14,13 +16,12 @@ BY = ["mask_share", "system"]
 
 def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Progress) -> Figure:
     """Templates differ in how much of them is edited."""
-    rows = streamed_rows(store, library, scope, progress, networks=networks_of(scope)[:1])
-    return Figure("fig16", rows, _claims(_found(rows)))
+    rows = streamed_rows(store, library, scope, progress, one_network=True)
+    return Figure("fig16", rows, _claims(_found(rows)), measured_of(rows))
 
 
-def _found(rows: object) -> pd.DataFrame:
-    table = own(table_of(rows))  # type: ignore[arg-type]
-    return medians(table[table["network"] == table["network"].iloc[0]], BY).sort_values("mask_share")
+def _found(rows: Sequence[Row]) -> pd.DataFrame:
+    return medians(own(table_of(rows)), BY).sort_values("mask_share")
 
 
 def _claims(found: pd.DataFrame) -> list[Claim]:

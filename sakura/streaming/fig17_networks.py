@@ -6,13 +6,13 @@ import pandas as pd
 from sakura.cache.store import CacheStore
 from sakura.charts import Drawn, colours, system_scales
 from sakura.reproduce.figure import Claim, Figure, Progress, Scope
-from sakura.streaming.rows import chart_name, label_of, medians, own, streamed_rows, table_of
+from sakura.streaming.rows import chart_name, label_of, measured_of, medians, own, streamed_rows, table_of
 from sakura.templates import TemplateLibrary
 
 
 def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Progress) -> Figure:
     rows = streamed_rows(store, library, scope, progress)
-    return Figure("fig17", rows, _claims(own(table_of(rows))))
+    return Figure("fig17", rows, _claims(own(table_of(rows))), measured_of(rows))
 
 
 def _claims(table: pd.DataFrame) -> list[Claim]:

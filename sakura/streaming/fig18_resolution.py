@@ -1,14 +1,16 @@
 """Figure 18: latency and quality against resolution, in virtual time: the nano model has one resolution."""
 
+from collections.abc import Sequence
+
 import altair as alt
 import pandas as pd
 
 from sakura.cache.store import CacheStore
 from sakura.charts import Drawn, system_scales
 from sakura.errors import UserError
-from sakura.reproduce.figure import Claim, Figure, Progress, Scope
+from sakura.reproduce.figure import Claim, Figure, Progress, Row, Scope
 from sakura.streaming.paper import rows_by_resolution
-from sakura.streaming.rows import chart_name, label_of, medians, own, table_of
+from sakura.streaming.rows import chart_name, label_of, measured_of, medians, own, table_of
 from sakura.templates import TemplateLibrary
 
 
@@ -16,12 +18,12 @@ def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Pro
     """Raises UserError at nano scale."""
     if scope.scale != "paper":
         raise UserError("The nano model edits at 128 px alone; add --scale paper for 512, 768 and 1024 px.")
-    rows = list(scope.known) or rows_by_resolution(scope, progress)
-    return Figure("fig18", rows, _claims(_found(rows)))
+    rows = rows_by_resolution(scope, progress)
+    return Figure("fig18", rows, _claims(_found(rows)), measured_of(rows))
 
 
-def _found(rows: object) -> pd.DataFrame:
-    return medians(own(table_of(rows)), ["px", "system"]).sort_values("px")  # type: ignore[arg-type]
+def _found(rows: Sequence[Row]) -> pd.DataFrame:
+    return medians(own(table_of(rows)), ["px", "system"]).sort_values("px")
 
 
 def _claims(found: pd.DataFrame) -> list[Claim]:

@@ -7,10 +7,18 @@ from sakura.cache.store import CacheStore
 from sakura.charts import Drawn, colours, label
 from sakura.reproduce.figure import Claim, Figure, Progress, Scope
 from sakura.streaming.live import MAIN, NEAREST, VARIANTS
-from sakura.streaming.rows import label_of, medians, own, streamed_rows, table_of
+from sakura.streaming.rows import (
+    PAPER_SPEEDUPS,
+    label_of,
+    measured_of,
+    medians,
+    own,
+    speed_up,
+    streamed_rows,
+    table_of,
+)
 from sakura.templates import TemplateLibrary
 
-OVER_CACHEGEN, OVER_DEVICE = 1.82, 3.27  # as the paper states
 NEAR_LIMIT, FAST_MBPS = 1.15, 50.0
 STALL_SHARE = 0.05
 LEAD_DB, LEAD_LATENCY = 2.0, 0.10  # of deadline-progressive over choose-before-send
@@ -19,7 +27,7 @@ SAME_LATENCY, SAME_DB = 1.02, 0.1
 
 def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Progress) -> Figure:
     rows = streamed_rows(store, library, scope, progress, contestants=(*MAIN, *VARIANTS))
-    return Figure("headline", rows, _claims(table_of(rows)))
+    return Figure("headline", rows, _claims(table_of(rows)), measured_of(rows))
 
 
 def _of(table: pd.DataFrame, network: str, system: str, controller: str = "own") -> pd.DataFrame:
@@ -32,8 +40,8 @@ def _claims(table: pd.DataFrame) -> list[Claim]:
     for network in dict.fromkeys(table["network"]):
         ours = _of(table, network, "sakura")
         claims += _against_cachegen(table, network, ours)
-        claims.append(_against_device(network, ours))
-        if "mean_mbps" not in ours or ours["mean_mbps"].iloc[0] > FAST_MBPS:
+        claims.append(_against_device(table, network))
+        if ours["mean_mbps"].iloc[0] > FAST_MBPS:
             claims.append(_near_the_limit(network, ours))
         claims.append(_little_stall(network, ours))
         claims += _progressive_leads(table, network, ours)
@@ -47,21 +55,25 @@ def _against_cachegen(table: pd.DataFrame, network: str, ours: pd.DataFrame) -> 
         theirs = _of(table, network, "cachegen", controller)
         if theirs.empty:
             continue
-        ratio = theirs["latency_s"].median() / ours["latency_s"].median()
+        ratio = speed_up(table[table["network"] == network], "cachegen", controller)
         told = (
             f"{ratio:.2f} times ({theirs['latency_s'].median():.3f} s at {theirs['psnr_mask_db'].mean():.1f} dB, "
             f"ours {ours['latency_s'].median():.3f} s at {ours['psnr_mask_db'].mean():.1f} dB)"
         )
-        text = f"{network}: {OVER_CACHEGEN} times faster than CacheGen at {name}"
-        claims.append(Claim(text, OVER_CACHEGEN, told, bool(ratio >= OVER_CACHEGEN)))
+        paper = PAPER_SPEEDUPS["cachegen"]
+        claims.append(
+            Claim(f"{network}: {paper} times faster than CacheGen at {name}", paper, told, bool(ratio >= paper))
+        )
     return claims
 
 
-def _against_device(network: str, ours: pd.DataFrame) -> Claim:
-    ratio = float(ours["on_device_s"].median() / ours["latency_s"].median())
-    limit = float(ours["on_device_s"].median() / ours["limit_s"].median())
-    text = f"{network}: {OVER_DEVICE} times faster than the device alone"
-    return Claim(text, OVER_DEVICE, f"{ratio:.2f} times (the limit is {limit:.2f})", ratio >= OVER_DEVICE)
+def _against_device(table: pd.DataFrame, network: str) -> Claim:
+    ratio = speed_up(table[table["network"] == network], "on_device")
+    alone = _of(table, network, "on_device")
+    limit = float(alone["latency_s"].median() / alone["limit_s"].median())
+    paper = PAPER_SPEEDUPS["on_device"]
+    text = f"{network}: {paper} times faster than the device alone"
+    return Claim(text, paper, f"{ratio:.2f} times (the limit is {limit:.2f})", ratio >= paper)
 
 
 def _near_the_limit(network: str, ours: pd.DataFrame) -> Claim:
@@ -71,8 +83,8 @@ def _near_the_limit(network: str, ours: pd.DataFrame) -> Claim:
 
 
 def _little_stall(network: str, ours: pd.DataFrame) -> Claim:
-    """The first round trip, which is part of the limit, is no stall."""
-    stall = float((ours["network_wait_s"] - ours["rtt_s"]).clip(lower=0).sum() / ours["compute_s"].sum())
+    """Compared with computing the active tokens alone, which is the limit less its round trip."""
+    stall = float(ours["stall_s"].sum() / (ours["limit_s"] - ours["rtt_s"]).sum())
     text = f"{network}: execution stands still for at most {STALL_SHARE:.0%} of computing"
     return Claim(text, None, f"{stall:.1%}", stall <= STALL_SHARE)
 

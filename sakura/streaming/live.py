@@ -6,18 +6,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-import numpy as np
-
 from sakura.backbone.inputs import Request
 from sakura.cache.store import CacheStore
 from sakura.errors import UserError
-from sakura.events import AnyEvent, LaneFinished, RunFailed, RunFinished, ShardUsed, System
-from sakura.metrics import MAX_PSNR_DB, masked_psnr_ssim
+from sakura.events import AnyEvent, LaneFinished, NetworkWait, RunFailed, RunFinished, System
+from sakura.metrics import masked_psnr_ssim
 from sakura.network.trace import Trace
 from sakura.pictures import from_png
 from sakura.prompts import prompt_for
 from sakura.reproduce.quality import Stored
 from sakura.reproduce.workloads import WORKLOADS, held_out_requests, make_case
+from sakura.runtime.measured import mean_distortion
 from sakura.studio import EditRequest, LocalRoles, Studio
 from sakura.systems import STREAMED, streamed_codec
 from sakura.templates import TemplateAssets, TemplateLibrary
@@ -128,13 +127,14 @@ def measure_live(
     requests: int,
     rtt_s: float,
     progress: Callable[[float], None],
+    full_cache_every: int = FULL_CACHE_EVERY,
 ) -> list[Row]:
     """Every request under every contestant in turn, so that all share the machine's mood; one row an edit.
 
     The cache that is on the device already and the device alone are measured with each request: they give the limit,
     and the picture that quality is measured against.
     """
-    levels = _Levels(store, library)
+    levels = _Levels(store)
     rows: list[Row] = []
     for place, trace in enumerate(networks):
         planned = planned_requests(library, requests, trace, rtt_s)
@@ -143,7 +143,7 @@ def measure_live(
                 studio.plan(template_id, system)
         pilot_db: dict[str, float] = {}
         for done, each in enumerate(planned):
-            rows += _measure_request(studio, each, contestants, levels, pilot_db)
+            rows += _measure_request(studio, each, contestants, levels, pilot_db, full_cache_every)
             progress((place + (done + 1) / len(planned)) / len(networks))
     return rows
 
@@ -154,13 +154,14 @@ def _measure_request(
     contestants: Sequence[Contestant],
     levels: "_Levels",
     pilot_db: dict[str, float],
+    full_cache_every: int,
 ) -> list[Row]:
     """``pilot_db`` keeps each workload's first PSNR of SAKURA on this network."""
     asked = planned.asked
     resident = dataclasses.replace(asked, system="resident_cache")
     run_edit(studio, resident)  # brings the cache to the device
     active = finished(run_edit(studio, resident))
-    alone_s = finished(run_edit(studio, dataclasses.replace(asked, system="on_device"))).latency_s
+    alone = run_edit(studio, dataclasses.replace(asked, system="on_device"))
     reference = from_png(active.picture_png)
     if planned.workload not in pilot_db:
         # Under its name the controller is another one to the device: what the pilot learns serves nobody.
@@ -168,12 +169,13 @@ def _measure_request(
         pilot_db[planned.workload], _ = masked_psnr_ssim(from_png(pilot.picture_png), reference, planned.template.mask)
     found = []
     for contestant in contestants:
-        if contestant.system == "full_cache" and planned.number % FULL_CACHE_EVERY:
+        if contestant.system == "full_cache" and planned.number % full_cache_every:
             continue
         controller = contestant.controller
         if controller == NEAREST:
-            controller = levels.nearest(planned.workload, contestant.system, pilot_db[planned.workload])
-        events = run_edit(studio, dataclasses.replace(asked, system=contestant.system, controller=controller))
+            controller = levels.nearest(planned.template, contestant.system, pilot_db[planned.workload])
+        chosen = dataclasses.replace(asked, system=contestant.system, controller=controller)
+        events = alone if contestant.system == "on_device" else run_edit(studio, chosen)
         psnr, ssim = masked_psnr_ssim(from_png(finished(events).picture_png), reference, planned.template.mask)
         found.append(
             {
@@ -188,7 +190,7 @@ def _measure_request(
                 "mask_share": float(planned.template.mask.mean()),
                 "rtt_s": asked.rtt_s,
                 "limit_s": active.latency_s + asked.rtt_s,
-                "on_device_s": alone_s,
+                "on_device_s": finished(alone).latency_s,
                 **_measured(events),
                 "psnr_mask_db": psnr,
                 "ssim_mask": ssim,
@@ -198,18 +200,19 @@ def _measure_request(
 
 
 def _measured(events: Sequence[AnyEvent]) -> Row:
-    """What a run's events say of it; ``distortion`` is the mean over the shards that used the cache."""
+    """What a run's events say of it; ``first_wait_s`` is how long execution stood still for the first shard."""
     end = finished(events)
     executed = [event for event in events if isinstance(event, LaneFinished) and event.lane == "execute"]
-    used = [event.distortion for event in events if isinstance(event, ShardUsed)]
+    waits = [event for event in events if isinstance(event, NetworkWait) and event.shard == 0]
     return {
         "latency_s": end.latency_s,
         "press_to_picture_s": end.press_to_picture_s,
         "received_bytes": end.received_bytes,
         "network_wait_s": end.network_wait_s,
+        "first_wait_s": sum(event.at_s - event.started_s for event in waits),
         "compute_s": sum(event.at_s - event.started_s for event in executed),
         "local_shards": sum(event.on_device for event in executed),
-        "distortion": float(np.mean(used)) if used else 0.0,
+        "distortion": mean_distortion(events),
     }
 
 
@@ -247,21 +250,19 @@ def measure_along(
 
 
 class _Levels:
-    """How good each level of a codec is, measured once a workload with a few requests on its first template."""
+    """How good each level of a codec is on a template, measured once with a few requests."""
 
-    def __init__(self, store: CacheStore, library: TemplateLibrary) -> None:
-        self._store, self._library = store, library
+    def __init__(self, store: CacheStore) -> None:
+        self._store = store
         self._known: dict[tuple[str, System], list[float]] = {}
 
-    def nearest(self, workload: str, system: System, target_db: float) -> str:
+    def nearest(self, template: TemplateAssets, system: System, target_db: float) -> str:
         """The controller that always sends the level whose PSNR is nearest to the target."""
-        key = workload, system
+        key = template.template_id, system
         if key not in self._known:
-            task = WORKLOADS[workload]
-            template = next(each for each in self._library if each.task == task and each.person is not None)
-            case = make_case(self._store, template, LEVEL_REQUESTS, workload)
+            case = make_case(self._store, template, LEVEL_REQUESTS)
             stored = Stored(self._store.editor, case, streamed_codec(STREAMED[system].codec))
             self._known[key] = [stored.at_level(level).mask_psnr_db for level in range(stored.levels)]
         known = self._known[key]
-        level = min(range(len(known)), key=lambda each: abs(min(known[each], MAX_PSNR_DB) - target_db))
+        level = min(range(len(known)), key=lambda each: abs(known[each] - target_db))
         return f"fixed:{-1 - level}"

@@ -35,9 +35,16 @@ def _networks(scope: Scope) -> dict[str, Trace]:
     return {title: network_trace(name) for name, title in NETWORKS.items()}
 
 
-def paper_rows(scope: Scope, progress: Progress, cases: Sequence[str] = CASES) -> list[Row]:
-    """One row an edit: every workload, network and contestant of each case. Networks of cases but the first say so."""
+def paper_rows(
+    scope: Scope, progress: Progress, cases: Sequence[str] = CASES, *, one_network: bool = False
+) -> list[Row]:
+    """One row an edit: every workload, network and contestant of each case. Networks of cases but the first say so.
+
+    ``one_network`` measures the first case over the first network alone.
+    """
     profile, networks = device_profile(MAIN_DEVICE), _networks(scope)
+    if one_network:
+        cases, networks = cases[:1], dict(list(networks.items())[:1])
     plans = [(case, workload, title) for case in cases for workload in MASK_SHARES for title in networks]
     rows: list[Row] = []
     for done, (case_id, workload, title) in enumerate(plans):
@@ -48,7 +55,10 @@ def paper_rows(scope: Scope, progress: Progress, cases: Sequence[str] = CASES) -
         for system, controller in VARIANTS:
             found += setting.rows(system, controller)
         more = {"mean_mbps": trace.mean_mbps, "rtt_s": RTT_S, "mask_share": case.mask_share, "px": case.picture_px}
-        rows += [{**row, **more, "controller": _named(row)} for row in found if row["system"] != "active_only"]
+        named = [{**row, **more, "controller": _named(row)} for row in found if row["system"] != "active_only"]
+        if not any(row["controller"] == NEAREST for row in named):  # the coarsest level is the nearest
+            named += [{**row, "controller": NEAREST} for row in named if row["controller"] == "fixed:-1"]
+        rows += named
         progress((done + 1) / len(plans))
     return rows
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from sakura.cache.store import CacheStore
@@ -17,7 +18,21 @@ from sakura.templates import TemplateLibrary
 NETWORKS = ("5g-static", "4g-5g-mix", "wifi-walking", "5g-driving", "5g-walking")
 QUICK_NETWORKS = ("5g-static", "4g-5g-mix")
 # What every row of an edit has, whichever way it was measured.
-FIELDS = ("scale", "workload", "network", "system", "controller", "request", "latency_s", "limit_s", "on_device_s")
+FIELDS = (
+    "scale",
+    "workload",
+    "network",
+    "system",
+    "controller",
+    "request",
+    "rtt_s",
+    "latency_s",
+    "limit_s",
+    "on_device_s",
+    "first_wait_s",
+)
+# How many times faster than each of these SAKURA is, as the paper states.
+PAPER_SPEEDUPS = {"cachegen": 1.82, "on_device": 3.27}
 
 
 def networks_of(scope: Scope) -> list[Trace]:
@@ -33,22 +48,30 @@ def streamed_rows(
     scope: Scope,
     progress: Progress,
     contestants: Sequence[Contestant] = MAIN,
-    networks: Sequence[Trace] | None = None,
+    *,
+    one_network: bool = False,
 ) -> list[Row]:
-    """One row an edit, measured now, or those that the scope brings. Raises UserError on rows of something else."""
+    """One row an edit, measured now, or those that the scope brings; of the first network alone if ``one_network``.
+
+    Raises UserError on rows of something else.
+    """
     if scope.known:
         missing = [field for field in FIELDS if field not in scope.known[0]]
         if missing:
             raise UserError(f"The rows have no {missing[0]!r}; give those that headline --json wrote.")
-        return [row for row in scope.known if row["scale"] == scope.scale]
+        rows = [row for row in scope.known if row["scale"] == scope.scale]
+        if not rows:
+            raise UserError(f"The rows are not of scale {scope.scale}; give others, or another --scale.")
+        return [row for row in rows if not one_network or row["network"] == rows[0]["network"]]
     if scope.scale == "paper":
-        return paper_rows(scope, progress)
+        return paper_rows(scope, progress, one_network=one_network)
+    networks = networks_of(scope)
     with running_studio() as studio:
         return measure_live(
             studio,
             store,
             library,
-            networks or networks_of(scope),
+            networks[:1] if one_network else networks,
             contestants,
             requests=scope.streamed_requests,
             rtt_s=RTT_S["nano"],
@@ -56,16 +79,30 @@ def streamed_rows(
         )
 
 
-def table_of(rows: Sequence[Row]) -> pd.DataFrame:
-    """Rows with what is derived from them: share of the limit, speed-up over the device alone, waiting per computing.
+def measured_of(rows: Sequence[Row]) -> Row:
+    """How much was measured: requests a workload and network, the networks, and their round trip."""
+    requests = {row["request"] for row in rows}
+    networks = list(dict.fromkeys(row["network"] for row in rows))
+    return {"requests": len(requests), "networks": networks, "rtt_s": rows[0]["rtt_s"]}
 
-    ``limit_s`` is the active tokens' computing alone plus one round trip.
+
+def speed_up(table: pd.DataFrame, over: str, controller: str = "own") -> float:
+    """How many times SAKURA's median latency fits into another contestant's; NaN where that is not in the table."""
+    ours = table[(table["system"] == "sakura") & (table["controller"] == "own")]["latency_s"].median()
+    theirs = table[(table["system"] == over) & (table["controller"] == controller)]["latency_s"].median()
+    return float(theirs / ours)
+
+
+def table_of(rows: Sequence[Row]) -> pd.DataFrame:
+    """Rows with what is derived from them: how far over the limit, and how much faster than the device alone.
+
+    ``limit_s`` is the active tokens' computing alone plus one round trip. ``stall_s`` is what execution stood still
+    beyond the first round trip, which is part of the limit.
     """
     table = pd.DataFrame(rows)
     table["speedup"] = table["on_device_s"] / table["latency_s"]
     table["over_limit"] = table["latency_s"] / table["limit_s"]
-    if "network_wait_s" in table and "compute_s" in table:
-        table["stall_share"] = table["network_wait_s"] / table["compute_s"]
+    table["stall_s"] = table["network_wait_s"] - np.minimum(table["first_wait_s"], table["rtt_s"])
     return table
 
 

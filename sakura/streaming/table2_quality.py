@@ -1,5 +1,7 @@
 """Table 2: PSNR and SSIM of each system against the picture from the full cache, by workload and network."""
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -7,12 +9,18 @@ import pandas as pd
 
 from sakura.cache.store import CacheStore
 from sakura.charts import Drawn, system_scales
+from sakura.errors import UserError
 from sakura.network.library import TITLES, load_library_trace
-from sakura.reproduce.figure import Claim, Figure, Progress, Scope
-from sakura.streaming.rows import chart_name, label_of, medians, own, streamed_rows, table_of
+from sakura.paper_scale.networks import NETWORKS
+from sakura.reproduce.figure import Claim, Figure, Progress, Row, Scope
+from sakura.streaming.rows import chart_name, label_of, measured_of, medians, own, streamed_rows, table_of
 from sakura.templates import TemplateLibrary
 
-NETWORK_OF = {"5G": TITLES["5g-static"], "4G+5G": TITLES["4g-5g-mix"], "WiFi": TITLES["wifi-walking"]}
+# Titles of the networks that stand for the paper's, by scale.
+NETWORK_OF: dict[str, dict[str, str]] = {
+    "nano": {"5G": TITLES["5g-static"], "4G+5G": TITLES["4g-5g-mix"], "WiFi": TITLES["wifi-walking"]},
+    "paper": {"5G": NETWORKS["5g-330"], "4G+5G": NETWORKS["mix"], "WiFi": NETWORKS["wifi"]},
+}
 AIM_DB = 10.0  # above the paper's
 # (workload, system): PSNR in dB and SSIM on 5G, 4G+5G and WiFi, as the paper states them.
 PAPER = {
@@ -25,21 +33,29 @@ PAPER = {
 
 
 def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Progress) -> Figure:
-    networks = [load_library_trace(trace_id) for trace_id in ("5g-static", "4g-5g-mix", "wifi-walking")]
-    rows = streamed_rows(store, library, scope, progress, networks=networks)
-    return Figure("table2", rows, _claims(_compared(rows)))
+    """Raises UserError where other networks are asked for: the paper's three have values of their own."""
+    if scope.networks:
+        raise UserError("Table 2 compares with the paper's networks; leave out --trace.")
+    if scope.scale == "nano" and not scope.known:
+        networks = tuple(load_library_trace(trace_id) for trace_id in ("5g-static", "4g-5g-mix", "wifi-walking"))
+        scope = dataclasses.replace(scope, networks=networks)
+    rows = streamed_rows(store, library, scope, progress)
+    compared = _compared(rows)
+    if compared.empty:
+        raise UserError("None of the rows is of a network that stands for one of the paper's.")
+    return Figure("table2", rows, _claims(compared), measured_of(rows))
 
 
-def _compared(rows: Any) -> pd.DataFrame:
+def _compared(rows: Sequence[Row]) -> pd.DataFrame:
     """One row a workload, network and system of the paper's, ours beside it."""
     table = own(table_of(rows))
-    found = medians(table[table["network"].isin(NETWORK_OF.values())], ["workload", "network", "system"])
-    names = {title: name for name, title in NETWORK_OF.items()}
+    names = {title: name for name, title in NETWORK_OF[str(table["scale"].iloc[0])].items()}
+    found = medians(table[table["network"].isin(list(names))], ["workload", "network", "system"])
     found["network"] = [names[network] for network in found["network"]]
     stated = [
         {"workload": workload, "system": system, "network": network, "paper_db": psnr, "paper_ssim": ssim}
         for (workload, system), values in PAPER.items()
-        for network, (psnr, ssim) in zip(NETWORK_OF, values, strict=True)
+        for network, (psnr, ssim) in zip(NETWORK_OF["nano"], values, strict=True)
     ]
     return found.merge(pd.DataFrame(stated), how="left", on=["workload", "system", "network"])
 
@@ -69,7 +85,7 @@ def chart(figure: Figure) -> Drawn:
     panels = []
     for workload, part in found.groupby("workload", sort=False):
         base = alt.Chart(part).encode(
-            x=alt.X("network:N", title="network", sort=list(NETWORK_OF), axis=alt.Axis(labelAngle=0)),
+            x=alt.X("network:N", title="network", sort=list(NETWORK_OF["nano"]), axis=alt.Axis(labelAngle=0)),
             color=alt.Color("mark:N", scale=colour, legend=alt.Legend(title=None, orient="bottom")),
             shape=alt.Shape("mark:N", scale=shape, legend=None),
         )

@@ -8,8 +8,9 @@ from typer.testing import CliRunner
 from sakura.cache.store import CacheStore
 from sakura.cli import app
 from sakura.errors import UserError
+from sakura.figures import FIGURES, figure_module, write_files
 from sakura.network.library import constant_trace
-from sakura.reproduce.figure import FIGURES, Row, Scope, as_json, figure_module, rows_from, write_files
+from sakura.reproduce.figure import Row, Scope, as_json, rows_from
 from sakura.streaming.live import MAIN, NEAREST, VARIANTS, Contestant, measure_along, measure_live, planned_requests
 from sakura.streaming.rows import streamed_rows, table_of
 from sakura.studio import Studio
