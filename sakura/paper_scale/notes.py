@@ -1,8 +1,8 @@
 """What holds for all numbers at paper scale, in sentences for people."""
 
 QUALITY_NOTE = (
-    "Rate and quality are measured on nano-flux2; sizes are scaled to the model's cache. Shards that the device computes "
-    "itself count as exact, and so does generation on the device alone, which differs from the full cache's picture too."
+    "Rate and quality are measured on nano-flux2; sizes are scaled to the model's cache. Shards that the device "
+    "computes itself count as exact, and so does generation on the device alone, though its picture is another one too."
 )
 TIMING_ASSUMPTIONS = (
     "Shards of a step take equally long, and slow down with the device as it gets hot.",

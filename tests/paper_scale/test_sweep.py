@@ -11,7 +11,7 @@ from sakura.paper_scale.sweep import bandwidth_near_limit, level_near, mean_of, 
 
 FIELDS = [
     "scale", "workload", "network", "system", "controller", "request", "latency_s", "limit_s", "on_device_s",
-    "received_bytes", "network_wait_s", "compute_s", "local_shards", "psnr_mask_db", "ssim_mask",
+    "received_bytes", "network_wait_s", "first_wait_s", "compute_s", "local_shards", "psnr_mask_db", "ssim_mask",
 ]  # fmt: skip
 SYSTEMS = {"sakura", "intq", "cachegen", "full_cache", "on_device", "active_only"}
 MEANS_MBPS = {"5g-330": 332, "5g-130": 130, "mix": 29, "wifi": 31}
