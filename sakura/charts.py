@@ -1,6 +1,7 @@
 """Charts as the design has them: one Altair theme from its tokens, and the marks that charts share."""
 
 import functools
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -95,6 +96,12 @@ def system_scales(systems: Sequence[str], dark: bool = False) -> tuple[alt.Scale
         alt.Scale(domain=ordered, range=[system_colour(system, dark) for system in ordered]),
         alt.Scale(domain=ordered, range=shapes),
     )
+
+
+def system_legend() -> alt.Legend:
+    """A legend below a chart whose colours are systems, by their names for people."""
+    names = json.dumps({system: name for system, (name, _, _) in SYSTEMS.items()})
+    return alt.Legend(title=None, orient="bottom", labelExpr=f"{names}[datum.label]")
 
 
 def themed(chart: Drawn, dark: bool = False) -> Drawn:

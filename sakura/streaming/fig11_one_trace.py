@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 
 from sakura.cache.store import CacheStore
-from sakura.charts import Drawn, colours, system_scales
+from sakura.charts import Drawn, colours, system_legend, system_scales
 from sakura.network.library import load_library_trace
 from sakura.reproduce.figure import RTT_S, Claim, Figure, Progress, Scope
 from sakura.streaming.live import Contestant, measure_along, planned_requests, running_studio
@@ -79,7 +79,7 @@ def chart(figure: Figure) -> Drawn:
             lines.encode(
                 x,
                 alt.Y(f"{field}:Q", title=title, scale=alt.Scale(type=kind, nice=False)),  # type: ignore[arg-type]
-                color=alt.Color("system:N", scale=colour, legend=alt.Legend(title=None, orient="bottom")),
+                color=alt.Color("system:N", scale=colour, legend=system_legend()),
             ).properties(width=720, height=150)
         )
     return alt.vconcat(*panels).properties(title="Along one trace")

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from sakura.cache.store import CacheStore
-from sakura.charts import Drawn, system_scales
+from sakura.charts import Drawn, system_legend, system_scales
 from sakura.reproduce.figure import Claim, Figure, Progress, Row, Scope
 from sakura.streaming.rows import chart_name, label_of, measured_of, medians, own, streamed_rows, table_of
 from sakura.templates import TemplateLibrary
@@ -59,7 +59,7 @@ def chart(figure: Figure) -> Drawn:
         base = alt.Chart(shown).encode(
             x=alt.X("mask_share:Q", title="edited share", axis=alt.Axis(format="%")),
             y=alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=field == "latency_s")),
-            color=alt.Color("mark:N", scale=colour, legend=alt.Legend(title=None, orient="bottom")),
+            color=alt.Color("mark:N", scale=colour, legend=system_legend()),
         )
         points = base.mark_point(filled=True, size=70, opacity=1).encode(
             shape=alt.Shape("mark:N", scale=shape, legend=None)

@@ -4,7 +4,7 @@ import altair as alt
 import pandas as pd
 
 from sakura.cache.store import CacheStore
-from sakura.charts import Drawn, colours, system_scales
+from sakura.charts import Drawn, colours, system_legend, system_scales
 from sakura.reproduce.figure import Claim, Figure, Progress, Scope
 from sakura.streaming.rows import chart_name, label_of, measured_of, medians, own, streamed_rows, table_of
 from sakura.templates import TemplateLibrary
@@ -47,7 +47,7 @@ def chart(figure: Figure) -> Drawn:
         y=alt.Y("network:N", title=" ", sort=order),
     )
     points = base.mark_point(filled=True, size=110, opacity=1).encode(
-        color=alt.Color("mark:N", scale=colour, legend=alt.Legend(title=None, orient="bottom")),
+        color=alt.Color("mark:N", scale=colour, legend=system_legend()),
         shape=alt.Shape("mark:N", scale=shape, legend=None),
     )
     limit = base.encode(x="limit_s:Q").mark_tick(thickness=2, height=18, color=colours()["sk-ink-2"])

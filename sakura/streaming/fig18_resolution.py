@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from sakura.cache.store import CacheStore
-from sakura.charts import Drawn, system_scales
+from sakura.charts import Drawn, system_legend, system_scales
 from sakura.errors import UserError
 from sakura.reproduce.figure import Claim, Figure, Progress, Row, Scope
 from sakura.streaming.paper import rows_by_resolution
@@ -50,7 +50,7 @@ def chart(figure: Figure) -> Drawn:
         base = alt.Chart(shown).encode(
             x=alt.X("px:O", title="side of the picture, px", axis=alt.Axis(labelAngle=0)),
             y=alt.Y(f"{field}:Q", title=title, scale=scale),
-            color=alt.Color("mark:N", scale=colour, legend=alt.Legend(title=None, orient="bottom")),
+            color=alt.Color("mark:N", scale=colour, legend=system_legend()),
         )
         points = base.mark_point(filled=True, size=80, opacity=1).encode(
             shape=alt.Shape("mark:N", scale=shape, legend=None)

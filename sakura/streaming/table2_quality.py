@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from sakura.cache.store import CacheStore
-from sakura.charts import Drawn, system_scales
+from sakura.charts import Drawn, system_legend, system_scales
 from sakura.errors import UserError
 from sakura.network.library import TITLES, load_library_trace
 from sakura.paper_scale.networks import NETWORKS
@@ -86,7 +86,7 @@ def chart(figure: Figure) -> Drawn:
     for workload, part in found.groupby("workload", sort=False):
         base = alt.Chart(part).encode(
             x=alt.X("network:N", title="network", sort=list(NETWORK_OF["nano"]), axis=alt.Axis(labelAngle=0)),
-            color=alt.Color("mark:N", scale=colour, legend=alt.Legend(title=None, orient="bottom")),
+            color=alt.Color("mark:N", scale=colour, legend=system_legend()),
             shape=alt.Shape("mark:N", scale=shape, legend=None),
         )
         ours = base.mark_point(filled=True, size=110, opacity=1).encode(
