@@ -19,7 +19,7 @@ WINDOW_BYTES = 24 * 1024
 WINDOW_S = 0.010
 # Of the time that is left before the next shard that has nothing yet, refinements may take so much.
 SPARE_SHARE = 0.5
-ENOUGH = 0.006  # a shard that loses no more than this is not refined
+ENOUGH = 0.015  # a shard that loses no more than this is not refined
 NEXT_RUNGS = 3  # how many finer rungs of a ladder are compared
 # Refinements are asked for in pieces of at least so much, and of what the link carries in so long: messages cost time.
 ORDER_BYTES = 2 * 1024
