@@ -16,7 +16,7 @@ from sakura.pictures import fit_square
 from sakura.studio import SHOWN_REFERENCE_PX, EditRequest, Studio
 
 MAX_RACES_KEPT = 16
-POLL_S = 0.5
+LAP_TIMEOUT_S = 900.0
 STOPPED = "You stopped this race."
 
 log = logging.getLogger(__name__)
@@ -138,15 +138,14 @@ class Races:
         raise UserError("That race is not known any more; start a new one.")
 
     def _measure(self, race: _Measurement, request: EditRequest) -> None:
-        systems = race.state.systems
         try:
-            # Getting ready, which may mean to build the template's cache, is no part of any system's time.
-            self._studio.plan(
-                request.template_id, systems[0], request.device_id, lambda share: race.update(prepared=share)
-            )
+            unprepared = self._prepare(race, request)
             race.update()
-            for system in systems:
-                race.update(self._lap(race, dataclasses.replace(request, system=system, measure=True)))
+            for system in race.state.systems:
+                if system in unprepared:
+                    race.update(Lap(system, reason=unprepared[system]))
+                else:
+                    race.update(self._lap(race, dataclasses.replace(request, system=system, measure=True)))
         except UserError as error:
             race.update(error=str(error))
         except Exception:
@@ -154,6 +153,28 @@ class Races:
             race.update(error="The race failed in the studio; its log says why. Start it again.")
         finally:
             race.finish()
+
+    def _prepare(self, race: _Measurement, request: EditRequest) -> dict[System, str]:
+        """Get the device ready for all systems: building their caches is no part of any lap.
+
+        Returns why there will be no lap of a system. Raises UserError where that is the first one.
+        """
+        systems, reasons = race.state.systems, {}
+        for number, system in enumerate(systems):
+            if race.stopping:
+                break
+
+            def tell(share: float, before: int = number) -> None:
+                race.update(prepared=(before + share) / len(systems))
+
+            tell(0.0)
+            try:
+                self._studio.plan(request.template_id, system, request.device_id, tell)
+            except UserError as error:
+                if number == 0:
+                    raise
+                reasons[system] = str(error)
+        return reasons
 
     def _lap(self, race: _Measurement, request: EditRequest) -> Lap:
         """One system, measured. Raises UserError only where the first one of a race cannot begin."""
@@ -169,11 +190,12 @@ class Races:
         if race.stopping:  # pressed while the run began
             self._studio.stop(run_id)
         events: list[AnyEvent] = []
-        while True:
-            fresh = self._studio.events(run_id, len(events), POLL_S)
-            events.extend(fresh)
-            if not fresh and self._studio.is_over(run_id):
-                return Lap(request.system, run_id, tuple(events), self._reason(race, events))
+        try:
+            for new in self._studio.follow(run_id, LAP_TIMEOUT_S):
+                events.extend(new)
+        except UserError as error:
+            return Lap(request.system, run_id, tuple(events), str(error))
+        return Lap(request.system, run_id, tuple(events), self._reason(race, events))
 
     def _reason(self, race: _Measurement, events: Sequence[AnyEvent]) -> str:
         """Why a lap ended without a picture; empty where it has one."""

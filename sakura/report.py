@@ -21,6 +21,8 @@ from sakura.events import (
 )
 from sakura.studio import EditRequest, Studio
 
+RUN_TIMEOUT_S = 3600.0  # a whole cache over a slow network takes long, but not for ever
+
 
 def print_run(studio: Studio, request: EditRequest, out: Path, events_file: Path | None) -> None:
     """Run a request, tell what happens, write the picture and the events. Raises UserError if it fails."""
@@ -32,10 +34,7 @@ def print_run(studio: Studio, request: EditRequest, out: Path, events_file: Path
     run_id = studio.start(request)
     events: list[AnyEvent] = []
     teller = Teller()
-    over = False
-    while not over:
-        over = studio.is_over(run_id)  # asked first: what is then read is all there will be
-        new = studio.events(run_id, len(events), 1.0)
+    for new in studio.follow(run_id, RUN_TIMEOUT_S):
         events.extend(new)
         for event in new:
             teller.tell(event)

@@ -12,7 +12,7 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -48,6 +48,7 @@ DEFAULT_RTT_S = 0.02
 MAX_RTT_S = 5.0
 MAX_BUDGET_BYTES = 10**12
 ABANDONED_S = 5.0  # a run whose events nobody has asked for this long gives way to a new one
+FOLLOW_S = 1.0  # so often a run that is followed is told so, also where nothing happens in it
 STOP_TIMEOUT_S = 5.0
 LINK_PAUSE_S = 0.05  # between tries to tell a cloud that comes back of a run's network
 MAX_RUNS_KEPT = 64
@@ -136,6 +137,12 @@ class _Run:
             self.events.append(event)
             self.active = self.active and not isinstance(event, RunFinished | RunFailed)
             self.changed.notify_all()
+
+    def since(self, cursor: int, timeout_s: float) -> tuple[list[AnyEvent], bool]:
+        """Events from number ``cursor`` on, and whether they are the last; waits up to ``timeout_s`` for one."""
+        with self.changed:
+            self.changed.wait_for(lambda: len(self.events) > cursor or self.over, timeout_s)
+            return self.events[cursor:], self.over
 
     def finish(self) -> None:
         with self.changed:
@@ -465,9 +472,25 @@ class Studio:
         """Events from number ``cursor`` on; waits up to ``timeout_s`` for one. Raises UserError on an unknown run."""
         run = self._find(run_id)
         run.followed_s = time.monotonic()
-        with run.changed:
-            run.changed.wait_for(lambda: len(run.events) > cursor or run.over, timeout_s)
-            return run.events[cursor:]
+        return run.since(cursor, timeout_s)[0]
+
+    def follow(self, run_id: str, timeout_s: float) -> Iterator[list[AnyEvent]]:
+        """The events of a run from its first to its last, scores included, as they come: one or more at a time.
+
+        Raises UserError on an unknown run, and on one that takes longer than ``timeout_s``, which is stopped.
+        """
+        run = self._find(run_id)
+        end_s = time.monotonic() + timeout_s
+        told, over = 0, False
+        while not over:
+            run.followed_s = time.monotonic()
+            new, over = run.since(told, min(FOLLOW_S, timeout_s))
+            if new:
+                told += len(new)
+                yield new
+            if not over and time.monotonic() >= end_s:
+                self.stop(run_id)
+                raise UserError(f"This edit took longer than {timeout_s:g} s and was stopped; try again.")
 
     def is_over(self, run_id: str) -> bool:
         """Whether no more events will come (scores included)."""

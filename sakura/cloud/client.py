@@ -220,7 +220,6 @@ class CloudStream:
         await self._client.send(Fetch(self.number, fetch_id, list(segments)))
 
     async def cancel(self, fetch_id: int) -> None:
-        self._arrivals.pop(fetch_id, None)
         self._cancelled.add(fetch_id)
         await self._client.send(Cancel(self.number, fetch_id))
 
@@ -245,9 +244,10 @@ class CloudStream:
     def take(self, message: FetchHeader | Piece, wire_bytes: int) -> None:
         """Take in a message of the stream; malformed ones end it."""
         now = self._loop.time()
-        if message.fetch_id in self._cancelled:
-            return
-        if isinstance(message, FetchHeader):
+        if message.fetch_id in self._cancelled:  # what it brings serves nobody, even where its header was dropped
+            arrival = self._arrivals.setdefault(message.fetch_id, Arrival(message.fetch_id, (), (), (), now))
+            arrival.finished_s = now
+        elif isinstance(message, FetchHeader):
             arrival = Arrival(message.fetch_id, message.segment_ids, message.segment_bytes, message.segment_crc32, now)
             self._arrivals[message.fetch_id] = arrival
         else:
@@ -261,7 +261,7 @@ class CloudStream:
             except ShardDamagedError as error:
                 self.fail(str(error))
                 return
-        if arrival.complete:
+        if arrival.complete and message.fetch_id not in self._cancelled:
             del self._arrivals[message.fetch_id]
         arrival.wire_bytes += wire_bytes
         if arrival is not self._announced:

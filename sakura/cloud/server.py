@@ -38,6 +38,7 @@ from sakura.cloud.protocol import (
     OpenStream,
     Piece,
     Refused,
+    ToCloud,
     Welcome,
     decode_to_cloud,
     encode,
@@ -57,6 +58,7 @@ MAX_TASKS = 64
 MAX_QUEUED_FETCHES = 256
 MAX_OFFSET_S = 1_000_000
 LINK_QUEUE_BYTES = 2 * PIECE_BYTES
+FAILED = "The cloud failed to serve this; its log says why."
 
 Send = Callable[[bytes], Awaitable[None]]
 
@@ -70,10 +72,27 @@ class _Link:
         self._users = 0
         self._began_s: float | None = None
 
-    def change(self, trace: Trace) -> None:
-        self.trace = trace
+    @property
+    def in_use(self) -> bool:
+        return self._users > 0
+
+    def change(self, message: EmulateLink, trace: Trace) -> None:
+        """Go on as the message says. While streams use the link, only its trace can change, which goes on at its time.
+
+        Raises UserError on another round trip then.
+        """
         if self._paced:
+            if message.rtt_s != self.rtt_s:
+                raise UserError(
+                    f"Link {message.link_id[:64]!r} is in use with a round trip of {self.rtt_s:g} s, which cannot "
+                    "change meanwhile; close its streams first, or declare another link."
+                )
             self._paced.set_trace(trace)
+        else:
+            self.rtt_s, self.offset_s = message.rtt_s, message.offset_s
+            if self._began_s is not None:
+                self._began_s = asyncio.get_running_loop().time()
+        self.trace = trace
 
     def join(self) -> PacedLink:
         """The link for one more stream, which must :meth:`leave` it in the end."""
@@ -92,7 +111,7 @@ class _Link:
 
     async def leave(self) -> None:
         self._users -= 1
-        if self._users == 0 and self._paced:
+        if not self.in_use and self._paced:
             paced, self._paced = self._paced, None
             await paced.close()
 
@@ -125,17 +144,26 @@ class _Stream:
         return self.link.rtt_s / 2 if self.link else 0.0
 
     async def _run(self) -> None:
-        with contextlib.suppress(LinkClosedError, ConnectionClosed):
+        try:
             while True:
                 fetch = await self.fetches.get()
                 if fetch.fetch_id in self.pending:
                     await self._send_segments(fetch)
                 self.pending.discard(fetch.fetch_id)
+        except (LinkClosedError, ConnectionClosed):
+            pass
+        except Exception:
+            log.exception("The cloud failed to serve a stream")
+            # Not through the link, which may be what failed.
+            await self._deliver(encode(Refused(f"stream {self.number}", FAILED)))
+
+    def _read(self, segments: list[int]) -> bytes:
+        return b"".join(self.container.read_segment(segment) for segment in segments)
 
     async def _send_segments(self, fetch: Fetch) -> None:
         ids, index = fetch.segments, self.container.index
         try:
-            data = b"".join(self.container.read_segment(segment) for segment in ids)
+            data = await asyncio.to_thread(self._read, ids)
         except ContainerError as error:
             self._damaged(self.container)
             await self._pass(Refused(f"stream {self.number}", str(error)))
@@ -239,7 +267,7 @@ class CloudServer:
         return await asyncio.get_running_loop().run_in_executor(self._builder, self.store.importance, template)
 
     def emulate(self, message: EmulateLink) -> None:
-        """Declare or change a link. Raises UserError on a trace that cannot carry anything."""
+        """Declare or change a link. Raises UserError on one that cannot be, or cannot be changed so."""
         if not 0 <= message.rtt_s <= 5:
             raise UserError(f"A round trip of {message.rtt_s} s is out of range; use 0 to 5 s.")
         if not 0 <= message.offset_s <= MAX_OFFSET_S:
@@ -254,10 +282,15 @@ class CloudServer:
         )
         known = self._links.get(message.link_id)
         if known:
-            known.change(trace)
+            known.change(message, trace)
             return
-        while len(self._links) >= MAX_LINKS:
-            self._links.pop(next(iter(self._links)))
+        if len(self._links) >= MAX_LINKS:
+            unused = next((link_id for link_id, link in self._links.items() if not link.in_use), None)
+            if unused is None:
+                raise UserError(
+                    f"{MAX_LINKS} emulated links are in use; close the streams of one, then declare another."
+                )
+            del self._links[unused]
         self._links[message.link_id] = _Link(message, trace)
 
     def link(self, link_id: str) -> _Link:
@@ -265,6 +298,21 @@ class CloudServer:
             return self._links[link_id]
         except KeyError:
             raise UserError(f"There is no emulated link {link_id!r}; declare it before opening a stream.") from None
+
+
+def _about(message: ToCloud) -> str:
+    """The words under which a refusal of a message reaches whoever waits for its answer."""
+    match message:
+        case Hello():
+            return "hello"
+        case Describe():
+            return f"template {message.template_id} {message.codec}"
+        case AskImportance():
+            return f"importance {message.template_id}"
+        case EmulateLink():
+            return f"link {message.link_id}"
+        case OpenStream() | Fetch() | Cancel() | CloseStream():
+            return f"stream {message.stream}"
 
 
 def _describe(template: TemplateAssets, container: Container) -> Description:
@@ -309,12 +357,14 @@ class _Session:
                 return
             await self._handle(message)
 
-    async def _handle(self, message: object) -> None:
+    async def _handle(self, message: ToCloud) -> None:
+        about = _about(message)
         if not self.greeted and not isinstance(message, Hello):
             await self.send(Refused("hello", "The first message must be hello."))
             return
-        if len(self.tasks) >= MAX_TASKS or self.crossing >= MAX_QUEUED_FETCHES:
-            await self.send(Refused("", "Too much was asked at once; wait for answers before asking more."))
+        busy = len(self.tasks) >= MAX_TASKS or self.crossing >= MAX_QUEUED_FETCHES
+        if busy and not isinstance(message, CloseStream):
+            await self.send(Refused(about, "Too much was asked at once; wait for answers before asking more."))
             return
         match message:
             case Hello():
@@ -323,17 +373,16 @@ class _Session:
                     await self.send(Welcome(VERSION, self.cloud.store.editor.fingerprint))
                     return
                 reason = f"The device speaks version {message.version}, the cloud version {VERSION}; update one."
-                await self.send(Refused("hello", reason))
+                await self.send(Refused(about, reason))
                 await self.connection.close(1002, "version")
             case Describe():
-                about = f"template {message.template_id} {message.codec}"
                 self._spawn(self._guarded(about, self._describe(message)))
             case AskImportance():
-                self._spawn(self._guarded(f"importance {message.template_id}", self._importance(message)))
+                self._spawn(self._guarded(about, self._importance(message)))
             case EmulateLink():
-                await self._guarded(f"link {message.link_id}", self._emulate(message))
+                await self._guarded(about, self._emulate(message))
             case OpenStream():
-                await self._guarded(f"stream {message.stream}", self._open(message))
+                await self._guarded(about, self._open(message))
             case Fetch():
                 self._later(message.stream, functools.partial(self._fetch, message))
             case Cancel():
@@ -383,7 +432,7 @@ class _Session:
             pass
         except Exception:
             log.exception("The cloud failed to serve a message")
-            await self.send(Refused(about, "The cloud failed to serve this; its log says why."))
+            await self.send(Refused(about, FAILED))
 
     async def _describe(self, message: Describe) -> None:
         def progress(done: float) -> None:

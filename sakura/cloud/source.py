@@ -72,7 +72,10 @@ class ShardSource(Protocol):
         ...
 
     async def cancel(self, fetch_id: int) -> None:
-        """Do without what has not come of a request; nothing more of it will be told. Raises SourceLostError."""
+        """Do without what has not come of a request. What is on the wire already is still told, and is to be counted.
+
+        Raises SourceLostError.
+        """
         ...
 
     async def next(self) -> Arrival:

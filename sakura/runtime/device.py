@@ -34,8 +34,9 @@ from sakura.templates import TemplateAssets
 # What the last edit saw of its network is believed of the next one only so far.
 MAX_PRIOR_MBPS = 40.0
 
-# A stream that is lost is opened anew, in growing pauses, until the cloud has been away for RECONNECT_S.
-MAX_STREAMS_AN_EDIT = 6
+# A stream that is lost is opened anew, in growing pauses, until the cloud has been away for RECONNECT_S, or that many
+# in a row were lost without bringing anything.
+MAX_STREAMS_IN_VAIN = 6
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.02, 1.0
 RECONNECT_S = 60.0
 
@@ -286,7 +287,6 @@ class Device:
         emit: EventSink,
     ) -> Outcome:
         geometry, streamed, profile = prepared.geometry, STREAMED[job.system], prepared.profile
-        opened = _Opened(self, job, offer.codec, cloud_url)
         estimator = self._estimator(job)
         state = StreamState(
             geometry=geometry,
@@ -299,6 +299,7 @@ class Device:
             rtt_s=job.rtt_s,
             predicted_mbps=estimator.predict_mbps(),
         )
+        opened = _Opened(self, job, offer.codec, cloud_url, state)
         codec = new_codec(offer.codec, offer.options)
         try:
             pipeline = Pipeline(
@@ -329,10 +330,12 @@ class Device:
 class _Opened:
     """The stream of an edit, opened anew when it is lost: the cloud may come back while the device computes."""
 
-    def __init__(self, device: Device, job: Job, codec: str, cloud_url: str) -> None:
+    def __init__(self, device: Device, job: Job, codec: str, cloud_url: str, state: StreamState) -> None:
         self._device, self._job, self._codec, self._cloud_url = device, job, codec, cloud_url
+        self._state = state
         self._source: ShardSource | None = None
-        self._again = 0
+        self._in_vain = 0  # streams that were lost since a segment came last
+        self._arrived = 0  # segments that had come when the last one was lost
 
     async def first(self) -> ShardSource:
         try:
@@ -348,12 +351,14 @@ class _Opened:
         return await cloud.open_stream(self._job.template_id, self._codec, self._job.link_id)
 
     async def again(self, error: SourceLostError) -> ShardSource:
-        """Another stream, after growing pauses. Raises ``error`` after several tries, or one that goes as it came."""
+        """Another stream, after growing pauses. Raises ``error`` where there is none, or too many brought nothing."""
         await self.close()
-        self._again += 1
-        if self._again > MAX_STREAMS_AN_EDIT:
+        arrived = len(self._state.arrived)
+        self._in_vain = 1 if arrived > self._arrived else self._in_vain + 1
+        self._arrived = arrived
+        if self._in_vain > MAX_STREAMS_IN_VAIN:
             raise error
-        await asyncio.sleep(FIRST_PAUSE_S * 2 ** (self._again - 1))
+        await asyncio.sleep(FIRST_PAUSE_S * 2 ** (self._in_vain - 1))
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type((UserError, SourceLostError)),
             wait=tenacity.wait_random_exponential(multiplier=FIRST_PAUSE_S, max=MAX_PAUSE_S),

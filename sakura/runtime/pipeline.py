@@ -31,6 +31,9 @@ READ_SEGMENTS = 8  # taken in at once while nothing has to be rebuilt
 PACE_WEIGHT = 0.3  # of the latest shard in how fast the device is believed to be
 WAIT_SLICE_S, WAIT_GROWTH = 0.005, 0.1
 PATIENCE_S = 60.0  # of silence, where waiting is the point
+# Of small requests on a long way. A cloud queues four times as many: those, as many that replace them when they are
+# cancelled, and the cancelling.
+MAX_OPEN_FETCHES = 64
 MAX_PACE = 50.0
 
 
@@ -82,6 +85,7 @@ class Pipeline:
         self.reception = Reception(source, state, estimator, clock, emit, reopen)
         self._changed = self.reception.changed
         self._lost: Exception | None = None
+        self._rebuilds = True  # until rebuilding has failed
         self._ready: dict[int, tuple[ShardKv, float]] = {}  # rebuilt and since when, not yet given to execution
         self._rebuilt = 0  # shards below need no reconstruction any more
         self._executed = 0
@@ -100,42 +104,51 @@ class Pipeline:
         """Run to the end. Raises only what the engine raises: a lost or slow network is survived on the device."""
         work = (self._reconstruct(), self._request(), self.reception.receive())
         tasks = [asyncio.create_task(self._survive(each)) for each in work]
-        self._rebuilding = tasks[0]
+        self._rebuilding, *self._streaming = tasks
         try:
             await self._execute()
             picture = await self.run.picture()
-            return Outcome(
-                picture, self.reception.received_bytes, self._network_wait_s, self._fell_back, self._local_shards
-            )
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._ready.clear()
+        reception = self.reception
+        reception.finish()
+        return Outcome(picture, reception.received_bytes, self._network_wait_s, self._fell_back, self._local_shards)
 
     async def _survive(self, work: Coroutine[object, object, None]) -> None:
         """Run background work; whatever ends it early, the edit goes on without the cache."""
         try:
             await work
         except (SourceLostError, ShardDamagedError) as error:
-            self._lose(error)
+            await self._lose(error)
         except Exception as error:
             log.exception("Receiving the cache failed")
-            self._lose(SourceLostError(f"Receiving the cache failed ({type(error).__name__})"))
+            await self._lose(SourceLostError(f"Receiving the cache failed ({type(error).__name__})"))
 
-    def _lose(self, error: Exception) -> None:
+    async def _lose(self, error: Exception) -> None:
+        """Nothing more is asked for or received; what has come already is still used, where it can be."""
         self._lost = self._lost or error
+        self._rebuilds = self._rebuilds and asyncio.current_task() is not self._rebuilding
         self._changed.tell()
+        for task in self._streaming:
+            if task is not asyncio.current_task():
+                task.cancel()
+        await self.reception.give_up()
 
     # Ask
 
     async def _request(self) -> None:
         over = 0  # shards that need nothing any more
         while True:
-            if over < (over := max(self._rebuilt, self.state.begun)):
+            over_now = max(self._rebuilt, self.state.begun)
+            if over_now > over:
+                over = over_now
                 await self.reception.drop_late(over)
             self._update_state()
-            order = self.controller.next(self.state)
+            has_room = self.reception.open_fetches < MAX_OPEN_FETCHES
+            order = self.controller.next(self.state) if has_room else None
             if order is None:
                 await self._changed.wait()
             else:
@@ -248,12 +261,15 @@ class Pipeline:
 
         Execution stands still. To wait as long as computing would have taken is the most that can be lost by hope.
         """
-        if self.reception.is_there(shard) and not self._rebuilding.done():
+        if self.reception.is_there(shard) and self._rebuilds:
             return None
         if self._lost:
             return f"{str(self._lost).rstrip('.')}, so the device computes the rest itself."
-        if self.reception.broken:
-            return f"{str(self.reception.broken).rstrip('.')}, so the device computes on by itself meanwhile."
+        broken = self.reception.broken
+        if broken:
+            if self.patient and self.clock.now() - self.reception.broken_s < PATIENCE_S:
+                return None
+            return f"{str(broken).rstrip('.')}, so the device computes on by itself meanwhile."
         self._update_state()
         state, waited_s = self.state, self._waited_s()
         if self.patient:

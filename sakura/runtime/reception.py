@@ -29,9 +29,9 @@ class _Fetch:
     asked_s: float
     started_s: float | None = None
     seen_bytes: int = 0
-    first_bytes: int = 0  # that came with the first look: they began to flow before it
     arrival: Arrival | None = None
     arrival_bytes: int = 0  # seen of this arrival; a connection that broke leaves another one behind
+    first_bytes: int = 0  # that came with the first look at it: they began to flow before
 
 
 class Reception:
@@ -58,8 +58,10 @@ class Reception:
         self.chosen: dict[int, frozenset[int]] = {}
         self.unread: dict[int, bytes] = {}
         self.received_bytes = 0
-        self.broken: SourceLostError | None = None  # while another source is looked for
+        self.broken: SourceLostError | None = None  # until all is asked for again, of another source
+        self.broken_s = 0.0  # since when
         self._fetches: dict[int, _Fetch] = {}  # in the order asked, which is the order of arrival
+        self._cancelled: dict[int, _Fetch] = {}  # of which a part may still be on the wire
         self._next_id = 0
         self._refetched: set[int] = set()
         self._meter = RateMeter()
@@ -104,7 +106,9 @@ class Reception:
         self._fetches[self._next_id] = fetch
         self.state.outstanding_bytes += self.state.bytes_of(fetch.missing)
         fetch_id, self._next_id = self._next_id, self._next_id + 1
-        with contextlib.suppress(SourceLostError):  # reception notices too, and asks again on the next source
+        if self.broken:  # all that is open is about to be asked for again, in order
+            return
+        with contextlib.suppress(SourceLostError):  # reception notices too
             await self.source.fetch(fetch_id, list(fetch.missing))
 
     async def drop_late(self, first_shard: int) -> None:
@@ -117,10 +121,18 @@ class Reception:
             useful.update(state.ladders[number].order)
         for fetch_id, fetch in list(self._fetches.items()):
             if useful.isdisjoint(fetch.missing):
-                self._forget(fetch_id)
-                self._tell(fetch, self.clock.now(), cut=True)
-                with contextlib.suppress(SourceLostError):
-                    await self.source.cancel(fetch_id)
+                await self._cancel(fetch_id)
+
+    async def give_up(self) -> None:
+        """Cancel all requests."""
+        for fetch_id in list(self._fetches):
+            await self._cancel(fetch_id)
+
+    async def _cancel(self, fetch_id: int) -> None:
+        self._cancelled[fetch_id] = self._fetches[fetch_id]
+        self._forget(fetch_id)
+        with contextlib.suppress(SourceLostError):
+            await self.source.cancel(fetch_id)
 
     def _forget(self, fetch_id: int) -> None:
         fetch = self._fetches.pop(fetch_id)
@@ -135,38 +147,53 @@ class Reception:
             try:
                 await self._receive_from(self.source)
             except SourceLostError as error:
-                self.broken = error
+                self.broken, self.broken_s = error, self.clock.now()
+                self._tell_cancelled()
                 self.changed.tell()
                 self.source = await self._reopen(error)
-                self.broken = None
-            for fetch_id, fetch in list(self._fetches.items()):
-                if fetch_id in self._fetches:  # not cancelled while the ones before it were sent
-                    with contextlib.suppress(SourceLostError):
-                        await self.source.fetch(fetch_id, list(fetch.missing))
+            await self._ask_again()
+            self.broken = None
+            self.changed.tell()
+
+    async def _ask_again(self) -> None:
+        """Ask a new source for all that is open, also for what is added or cancelled meanwhile, in the same order."""
+        self._last_byte_s = self.clock.now() + self.state.rtt_s
+        asked = -1
+        while waiting := [fetch_id for fetch_id in self._fetches if fetch_id > asked]:
+            asked = waiting[0]
+            fetch = self._fetches[asked]
+            fetch.asked_s = self.clock.now()
+            with contextlib.suppress(SourceLostError):
+                await self.source.fetch(asked, list(fetch.missing))
 
     async def _receive_from(self, source: ShardSource) -> None:
         previous_s = 0.0  # when the previous message arrived
         while True:
             arrival = await source.next()
             self._last_byte_s = self.clock.now()
-            fetch = self._fetches.get(arrival.fetch_id)
-            if fetch is None:
+            self._tell_cancelled(before=arrival.fetch_id)
+            cancelled = self._cancelled.get(arrival.fetch_id)
+            fetch = cancelled or self._fetches.get(arrival.fetch_id)
+            if fetch is None:  # the last look at it saw all of it already
                 continue
             self._measure(arrival, fetch, previous_s)
             previous_s = arrival.finished_s
-            damaged = await self._take(arrival, fetch)
+            if cancelled:
+                self.changed.tell()
+                continue
+            damaged = self._take(arrival, fetch)
             self.changed.tell()
             if arrival.complete:
                 self._forget(arrival.fetch_id)
                 if self.estimator.of_transfers:
-                    duration_s = self.clock.of(arrival.finished_s) - (fetch.started_s or 0.0)
-                    self._take_sample(fetch, arrival, Sample(fetch.seen_bytes - fetch.first_bytes, duration_s))
-                self._tell(fetch, self.clock.of(arrival.finished_s), cut=False)
+                    duration_s = arrival.finished_s - arrival.started_s
+                    self._take_sample(fetch, arrival, Sample(fetch.arrival_bytes - fetch.first_bytes, duration_s))
+                self._tell(fetch, cut=False)
             if damaged:
                 self._refetched.update(damaged)
                 await self._fetch(fetch.shard, damaged)
 
-    async def _take(self, arrival: Arrival, fetch: _Fetch) -> list[int]:
+    def _take(self, arrival: Arrival, fetch: _Fetch) -> list[int]:
         """Keep what has come in whole; returns what has to be asked for again."""
         known_damaged = len(arrival.damaged)
         segments = arrival.take()
@@ -186,21 +213,18 @@ class Reception:
     def _measure(self, arrival: Arrival, fetch: _Fetch, previous_s: float) -> None:
         """Tell the estimator what came since the last look; several messages may have."""
         slices = not self.estimator.of_transfers
-        first_look = fetch.started_s is None
         if fetch.started_s is None:
             fetch.started_s = self.clock.of(arrival.started_s)
+        if arrival is not fetch.arrival:
+            fetch.arrival, fetch.arrival_bytes, fetch.first_bytes = arrival, 0, arrival.wire_bytes
             # The link had run dry if this request can only have reached the cloud after the last bytes left.
             after_pause = fetch.asked_s + self.state.rtt_s > self.clock.of(previous_s)
             sample = self._meter.arrived(arrival.started_s, 0, after_pause=after_pause)
             self._take_sample(fetch, arrival, sample if slices else None)
-        if arrival is not fetch.arrival:
-            fetch.arrival, fetch.arrival_bytes = arrival, 0
         size_bytes = arrival.wire_bytes - fetch.arrival_bytes
         fetch.arrival_bytes = arrival.wire_bytes
         fetch.seen_bytes += size_bytes
         self.received_bytes += size_bytes
-        if first_look:
-            fetch.first_bytes = size_bytes
         sample = self._meter.arrived(arrival.finished_s, size_bytes, after_pause=False)
         self._take_sample(fetch, arrival, sample if slices else None)
 
@@ -219,11 +243,22 @@ class Reception:
             )
         )
 
-    def _tell(self, fetch: _Fetch, at_s: float, *, cut: bool) -> None:
-        if fetch.started_s is not None:
+    def finish(self) -> None:
+        """Record what came of all requests that have not come in whole: the edit is over."""
+        self._tell_cancelled()
+        for fetch in self._fetches.values():
+            self._tell(fetch, cut=True)
+
+    def _tell_cancelled(self, before: int | None = None) -> None:
+        """Record what came of cancelled requests, or of those before one of which something has come."""
+        for fetch_id in [each for each in self._cancelled if before is None or each < before]:
+            self._tell(self._cancelled.pop(fetch_id), cut=True)
+
+    def _tell(self, fetch: _Fetch, *, cut: bool) -> None:
+        if fetch.started_s is not None and fetch.arrival is not None:
             self.emit(
                 LaneFinished(
-                    at_s=at_s,
+                    at_s=self.clock.of(fetch.arrival.finished_s),
                     lane="receive",
                     shard=fetch.shard,
                     started_s=fetch.started_s,
@@ -231,6 +266,11 @@ class Reception:
                     cut=cut,
                 )
             )
+
+    @property
+    def open_fetches(self) -> int:
+        """How many requests have not come in whole."""
+        return len(self._fetches)
 
     def is_there(self, shard: int) -> bool:
         """Whether all that a shard waits for has come."""

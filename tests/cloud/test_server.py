@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import math
+import threading
 import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
@@ -12,9 +13,10 @@ import numpy as np
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
-from worlds import SHIPPED_BY_TASK, cloud_of, tiny_template, url_of
+from worlds import SHIPPED_BY_TASK, Relay, cloud_of, tiny_template, url_of
 
 from sakura.backbone.editor import Editor
+from sakura.cache.container import Container
 from sakura.cache.store import CacheStore
 from sakura.cloud.client import CloudClient
 from sakura.cloud.protocol import (
@@ -37,7 +39,7 @@ from sakura.cloud.protocol import (
     decode_to_cloud,
     encode,
 )
-from sakura.cloud.server import MAX_STREAMS, STREAMED_CODECS, CloudServer
+from sakura.cloud.server import MAX_QUEUED_FETCHES, MAX_STREAMS, STREAMED_CODECS, CloudServer
 from sakura.cloud.source import Arrival, SourceLostError
 from sakura.codec import new_codec
 from sakura.errors import UserError
@@ -195,18 +197,89 @@ def test_segments_can_be_taken_before_the_rest_is_there(play: Play) -> None:
     play(scenario)
 
 
-def test_nothing_more_is_told_of_a_cancelled_fetch(play: Play) -> None:
+def test_what_is_on_the_wire_of_a_cancelled_fetch_is_counted(play: Play) -> None:
     async def scenario(cloud: CloudServer) -> None:
-        async with client_of(cloud) as client:
+        async with Relay(url_of(cloud)) as relay:
+            sent_bytes: list[int] = []
+
+            def watch(data: bytes) -> bytes:
+                if isinstance(decode_from_cloud(data), FetchHeader | Piece):
+                    sent_bytes.append(len(data))
+                return data
+
+            relay.alter = watch
+            client = await CloudClient.connect(relay.url, "tiny")
             await client.emulate_link("slow", constant_trace(2), 0.05, 0)
             stream = await client.open_stream("tiny-face", "uncompressed", "slow")
             for fetch_id, segments in ((0, [0, 1, 2]), (1, [3]), (2, [4])):
                 await stream.fetch(fetch_id, segments)
-            assert (await stream.next()).fetch_id == 0
+            arrivals = [await stream.next()]
+            assert (arrivals[0].fetch_id, len(sent_bytes)) == (0, 1)
             await stream.cancel(0)
             await stream.cancel(1)
-            arrival = await whole(stream)
-            assert (arrival.fetch_id, list(arrival.take())) == (2, [4])
+            while not (arrivals[-1].fetch_id == 2 and arrivals[-1].complete):
+                arrivals.append(await stream.next())
+            assert list(arrivals[-1].take()) == [4]
+            told = {id(arrival): arrival for arrival in arrivals}
+            assert sum(arrival.wire_bytes for arrival in told.values()) == sum(sent_bytes)
+            assert arrivals[0].wire_bytes > sent_bytes[0]
+            assert not arrivals[0].take(), "what came too late is not kept"
+            await client.close()
+
+    play(scenario)
+
+
+def test_failure_of_a_stream_is_told_on_it(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(container: Container, segment: int) -> bytes:
+        raise OSError("the disk is gone")
+
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as client:
+            stream = await client.open_stream("tiny-face", "uncompressed", None)
+            monkeypatch.setattr(Container, "read_segment", fails)
+            await stream.fetch(0, [0])
+            with pytest.raises(SourceLostError, match="The cloud failed to serve this; its log says why"):
+                await asyncio.wait_for(stream.next(), 5)
+
+    play(scenario)
+
+
+def test_slow_disk_holds_up_nobody_else(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+    in_time: list[bool] = []
+    read = Container.read_segment
+
+    def slowly(container: Container, segment: int) -> bytes:
+        in_time.append(answered.wait(5))
+        return read(container, segment)
+
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as client:
+            await client.describe("tiny-face", "uncompressed")
+            stream = await client.open_stream("tiny-face", "uncompressed", None)
+            monkeypatch.setattr(Container, "read_segment", slowly)
+            await stream.fetch(0, [0])
+            await client.emulate_link("other", constant_trace(1), 0, 0)
+            answered.set()
+            assert list((await whole(stream)).take()) == [0]
+            assert in_time == [True]
+
+    play(scenario)
+
+
+def test_fetch_too_many_is_refused_on_its_stream(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as client:
+            await client.emulate_link("long", constant_trace(1), 5, 0)
+            stream = await client.open_stream("tiny-face", "uncompressed", "long")
+            for fetch_id in range(MAX_QUEUED_FETCHES + 1):
+                await stream.fetch(fetch_id, [0])
+            with pytest.raises(SourceLostError, match="Too much was asked at once"):
+                await asyncio.wait_for(stream.next(), 2)
+            await stream.close()  # which is never too much
+            async with asyncio.timeout(5):
+                while cloud.link("long").in_use:
+                    await asyncio.sleep(0.01)
 
     play(scenario)
 
@@ -426,6 +499,50 @@ def test_change_of_the_link_takes_effect_during_a_transfer(play: Play) -> None:
             arrival = await whole(stream)
             at_first_rate_s = 8e-6 * arrival.wire_bytes / 0.02
             assert loop.time() - began_s < 0.5 * at_first_rate_s
+
+    play(scenario)
+
+
+def test_round_trip_of_a_link_changes_only_while_nobody_uses_it(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as client:
+            await client.emulate_link("way", constant_trace(1), 0.02, 0)
+            await client.emulate_link("way", constant_trace(2), 0.2, 3)
+            link = cloud.link("way")
+            assert (link.rtt_s, link.offset_s, link.trace.rates_mbps[0]) == (0.2, 3, 2)
+            stream = await client.open_stream("tiny-face", "uncompressed", "way")
+            await stream.fetch(0, [0])
+            await whole(stream)
+            with pytest.raises(UserError, match=r"Link 'way' is in use with a round trip of 0\.2 s"):
+                await client.emulate_link("way", constant_trace(4), 0.1, 0)
+            await client.emulate_link("way", constant_trace(4), 0.2, 0)
+            assert link.trace.rates_mbps[0] == 4
+            await stream.close()
+            await client.emulate_link("way", constant_trace(4), 0.1, 0)
+            assert link.rtt_s == 0.1
+
+    play(scenario)
+
+
+def test_links_in_use_are_not_forgotten(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sakura.cloud.server.MAX_LINKS", 2)
+
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as client:
+            for link_id in ("first", "second"):
+                await client.emulate_link(link_id, constant_trace(50), 0, 0)
+            stream = await client.open_stream("tiny-face", "uncompressed", "first")
+            await stream.fetch(0, [0])
+            await whole(stream)
+            await client.emulate_link("third", constant_trace(50), 0, 0)
+            assert cloud.link("first").in_use
+            with pytest.raises(UserError, match="no emulated link 'second'"):
+                cloud.link("second")
+            other = await client.open_stream("tiny-face", "uncompressed", "third")
+            await other.fetch(0, [0])
+            await whole(other)
+            with pytest.raises(UserError, match="2 emulated links are in use"):
+                await client.emulate_link("fourth", constant_trace(50), 0, 0)
 
     play(scenario)
 

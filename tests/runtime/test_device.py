@@ -54,6 +54,12 @@ CLOSE_TO_FULL_CACHE_DB = 30.0
 E = TypeVar("E")
 
 
+@pytest.fixture
+def soon_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patient edits do not wait for a cloud that does not come back."""
+    monkeypatch.setattr("sakura.runtime.pipeline.PATIENCE_S", 0.2)
+
+
 def request_of(job: Job) -> Request:
     return Request(job.words, job.reference, job.seed)
 
@@ -63,6 +69,8 @@ async def run(device: Device, url: str, job: Job) -> tuple[np.ndarray, list[AnyE
     outcome = await device.run(job, url, events.append)
     assert isinstance(events[-1], RunFinished)
     np.testing.assert_array_equal(from_png(events[-1].picture_png), outcome.picture)
+    told_bytes = sum(event.received_bytes for event in events if isinstance(event, LaneFinished))
+    assert told_bytes == events[-1].received_bytes
     return outcome.picture, events
 
 
@@ -259,6 +267,7 @@ def assert_on_device(editor: Editor, job: Job, picture: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("system", ["sakura", "full_cache"])
+@pytest.mark.usefixtures("soon_impatient")
 def test_cloud_that_dies_before_the_first_shard_is_survived(
     tiny_store: CacheStore, tiny_templates: TemplateLibrary, system: str
 ) -> None:
@@ -279,6 +288,7 @@ def test_cloud_that_dies_before_the_first_shard_is_survived(
     asyncio.run(main())
 
 
+@pytest.mark.usefixtures("soon_impatient")
 def test_cloud_that_dies_in_the_middle_is_survived(tiny_store: CacheStore, tiny_templates: TemplateLibrary) -> None:
     job = job_for(tiny_template("tiny-wear"), system="full_cache")
     template = tiny_template("tiny-wear")
@@ -307,6 +317,7 @@ def test_cloud_that_dies_in_the_middle_is_survived(tiny_store: CacheStore, tiny_
     asyncio.run(main())
 
 
+@pytest.mark.usefixtures("soon_impatient")
 def test_prepared_device_edits_without_a_cloud(tiny_store: CacheStore, tiny_templates: TemplateLibrary) -> None:
     job = job_for(tiny_template("tiny-hat"))
 

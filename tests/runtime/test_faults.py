@@ -25,6 +25,8 @@ from sakura.cloud.protocol import (
     encode,
 )
 from sakura.cloud.server import CloudServer
+from sakura.cloud.source import SourceLostError
+from sakura.control.interface import StreamState
 from sakura.events import (
     AnyEvent,
     BandwidthMeasured,
@@ -36,7 +38,7 @@ from sakura.events import (
 from sakura.network.library import constant_trace
 from sakura.network.trace import Trace, checked_trace
 from sakura.pictures import from_png
-from sakura.runtime.device import Device, Job
+from sakura.runtime.device import MAX_STREAMS_IN_VAIN, Device, Job, _Opened
 from sakura.runtime.engine import ShardKv, Span, TorchEngineRun
 from sakura.templates import TemplateLibrary
 
@@ -89,6 +91,7 @@ def check_finished(events: list[AnyEvent]) -> RunFinished:
     """The edit is whole, and its picture is the template's outside the mask."""
     finished = events[-1]
     assert isinstance(finished, RunFinished)
+    assert sum(event.received_bytes for event in of(events, LaneFinished)) == finished.received_bytes
     assert {shard for shard, _ in executed(events)} == set(range(SHARDS))
     assert executed(events)[-1][0] == SHARDS - 1
     template, picture = tiny_template(FACE), from_png(finished.picture_png)
@@ -209,6 +212,30 @@ def test_connection_that_breaks_again_and_again_is_given_up(
             assert executed(events) == [(shard, True) for shard in range(SHARDS)]
             assert "The connection to the cloud was lost" in of(events, FellBack)[0].reason
             assert len(relay.sent) <= 1 + 6
+
+    asyncio.run(main())
+
+
+def test_only_streams_in_a_row_that_bring_nothing_are_counted(
+    tiny_store: CacheStore, tiny_templates: TemplateLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sakura.runtime.device.FIRST_PAUSE_S", 0.001)
+
+    async def main() -> None:
+        async with place(tiny_store, tiny_templates) as (cloud, device):
+            offer = (await device.prepare(FACE, url_of(cloud))).offers["sakura"]
+            state = StreamState(
+                offer.geometry, offer.ladders, offer.ladder_of, offer.segment_bytes, SHARD_S, LOCAL_SHARD_S, 0, 0, 1
+            )
+            opened = _Opened(device, job_for(tiny_template(FACE)), "sakura", url_of(cloud), state)
+            lost = SourceLostError("The line is cut.")
+            for segment in range(2 * MAX_STREAMS_IN_VAIN):
+                state.arrived.add(segment)
+                await opened.again(lost)
+            for _ in range(MAX_STREAMS_IN_VAIN - 1):
+                await opened.again(lost)
+            with pytest.raises(SourceLostError, match="The line is cut"):
+                await opened.again(lost)
 
     asyncio.run(main())
 

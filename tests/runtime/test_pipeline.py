@@ -1,7 +1,7 @@
 """The pipeline in virtual time, over modelled links and processors."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from edits import (
     SHARD_S,
     SIZES,
     Offer,
+    Told,
     WatchedRun,
     WatchedSource,
     apart,
@@ -25,14 +26,15 @@ from edits import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sakura.codec.interface import Ladder
+from sakura.codec.interface import Ladder, Representation, Rung
 from sakura.control import CONTROLLERS
-from sakura.control.interface import Choice, Situation
+from sakura.control.interface import Choice, Order, Situation, StreamState
 from sakura.control.shard_by_shard import ShardByShard
 from sakura.events import BandwidthMeasured, FellBack, NetworkWait, RepresentationChosen, ShardUsed
 from sakura.network.library import constant_trace
 from sakura.network.trace import Trace, checked_trace
 from sakura.runtime.engine import ShardKv, Span
+from sakura.runtime.pipeline import MAX_OPEN_FETCHES
 
 OVERHEAD = 1.05  # of headers, on a link
 
@@ -282,6 +284,7 @@ def test_no_network_makes_an_edit_much_longer_than_the_device_alone(
     controller, offer = case
     told = edit(trace, offer=OFFERS[offer], controller=controller, rtt_s=rtt_s, prior_mbps=prior_mbps)
     check(told)
+    check_all_bytes_are_told(told)
     assert told.end_s <= 2 * ON_DEVICE_S + LOCAL_SHARD_S
 
 
@@ -298,6 +301,7 @@ def test_lost_streams_and_damage_are_survived_anywhere(trace: Trace, controller:
 
     told = edit(trace, offer=shared_by_steps(), controller=controller, lost_s=lost_s, damaged=damaged, again=again)
     check(told)
+    check_all_bytes_are_told(told)
     assert told.end_s <= 2 * ON_DEVICE_S + LOCAL_SHARD_S
 
 
@@ -327,6 +331,49 @@ def test_patient_run_gives_up_on_a_dead_network() -> None:
     fallback = told.of(FellBack)[-1]
     assert fallback.reason == "Nothing came for 60 s, so the device computes on by itself."
     assert 60 < told.end_s < 60 + 2 * ON_DEVICE_S + 5
+
+
+def opened_after(pause_s: float) -> Callable[[WatchedSource], Awaitable[WatchedSource]]:
+    async def again(lost: WatchedSource) -> WatchedSource:
+        await asyncio.sleep(pause_s)
+        return WatchedSource(constant_trace(50), lost.segment_bytes, rtt_s=lost._rtt_s)
+
+    return again
+
+
+@pytest.mark.parametrize("pause_s", [0.02, 1.0, 50.0])
+def test_patient_run_waits_for_a_stream_that_is_opened_anew(pause_s: float) -> None:
+    told = edit(constant_trace(50), patient=True, controller="fixed", lost_s=0.06, again=opened_after(pause_s))
+    check(told)
+    check_all_bytes_are_told(told)
+    assert not told.of(FellBack)
+    assert told.end_s > pause_s
+
+
+def test_patient_run_waits_no_longer_than_its_patience_for_another_stream() -> None:
+    told = edit(constant_trace(50), patient=True, controller="fixed", lost_s=0.06, again=opened_after(1000.0))
+    check(told)
+    assert told.of(FellBack)[0].reason == "The line is cut, so the device computes on by itself meanwhile."
+    assert 60 < told.of(FellBack)[0].at_s < 60 + 10
+
+
+def test_silence_of_a_lost_stream_is_not_held_against_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sakura.runtime.pipeline.PATIENCE_S", 0.3)
+    again = opened_after(0.25)
+    told = edit(constant_trace(50), patient=True, controller="fixed", rtt_s=0.2, lost_s=0.26, again=again)
+    check(told)
+    assert not told.of(FellBack)
+
+
+# Whole transfers are timed with less care; with the outage in it one would be of 1 Mbit/s.
+@pytest.mark.parametrize(("controller", "least_mbps"), [("deadline", 40), ("robust-mpc", 5)])
+def test_an_outage_is_no_sample_of_the_rate(controller: str, least_mbps: float) -> None:
+    told = edit(
+        constant_trace(50), patient=True, controller=controller, lost_s=0.06, again=opened_after(0.5), prior_mbps=50
+    )
+    check(told)
+    rates = [event.measured_mbps for event in told.of(BandwidthMeasured)]
+    assert min(rates) > least_mbps
 
 
 # What is used of what was chosen
@@ -389,6 +436,52 @@ def test_shards_are_rebuilt_when_they_are_due_from_all_that_came_by_then() -> No
     assert ranks[-1] == 32 > ranks[0]
 
 
+def check_all_bytes_are_told(told: Told) -> None:
+    assert sum(event.received_bytes for event in told.lane("receive")) == told.outcome.received_bytes
+
+
+def test_what_was_on_the_wire_of_cancelled_transfers_is_counted_and_measured() -> None:
+    told = edit(trace_of((0.06, 40), (1, 2)), offer=continued(), controller="deadline", prior_mbps=40, rtt_s=0.1)
+    check(told)
+    check_all_bytes_are_told(told)
+    assert told.source.cancelled
+    came = sum(arrival.wire_bytes for arrival in told.source._arrivals.values())
+    assert told.outcome.received_bytes == came
+    # Whatever its bytes belong to, the link is as fast as it is.
+    slow = [event.measured_mbps for event in told.of(BandwidthMeasured) if event.at_s > 0.3]
+    assert slow == pytest.approx([2.0] * len(slow), rel=0.05)
+
+
+class InSmallOrders:
+    """Asks for every segment by itself, as many at once as it may."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def next(self, state: StreamState) -> Order | None:
+        segment, self._next = self._next, self._next + 1
+        if segment == len(state.segment_bytes):
+            return None
+        shard = segment // SEGMENTS_A_SHARD
+        rung = state.ladder(shard).rungs[0]
+        return Order(shard, rung, rung, 0, "", [segment])
+
+
+SEGMENTS_A_SHARD = 20
+
+
+def test_requests_under_way_are_bounded() -> None:
+    rung = Rung(Representation(8, 4, 4), 0, SEGMENTS_A_SHARD, SEGMENTS_A_SHARD * 200, 0.1)
+    segments = SEGMENTS_A_SHARD * GEOMETRY.shards
+    firsts = range(0, segments, SEGMENTS_A_SHARD)
+    ladders = [Ladder(list(range(first, first + SEGMENTS_A_SHARD)), [rung]) for first in firsts]
+    offer = Offer(ladders, list(range(GEOMETRY.shards)), [200] * segments)
+    told = edit(constant_trace(1000), offer=offer, controller=InSmallOrders(), rtt_s=0.5, patient=True)
+    check(told)
+    assert len([at_s for at_s, _, _ in told.source.fetched if at_s < 0.5]) == MAX_OPEN_FETCHES
+    assert sorted(told.source.asked) == list(range(segments))
+
+
 def test_bytes_of_a_transfer_that_never_ends_are_counted() -> None:
     told = edit(constant_trace(0.5), controller="fixed", patient=True, lost_s=0.6)
     check(told)
@@ -399,6 +492,17 @@ def test_bytes_of_a_transfer_that_never_ends_are_counted() -> None:
 
 
 # Damage and mistakes
+
+
+def check_given_up(told: Told) -> None:
+    """Once the cache is lost, nothing is asked for any more, and what was open is cancelled."""
+    lost_s = told.of(FellBack)[-1].at_s
+    assert told.source.fetched[-1][0] <= lost_s
+    finished = {fetch_id for fetch_id, arrival in told.source._arrivals.items() if arrival.complete}
+    left = {fetch_id for _, fetch_id, _ in told.source.fetched} - finished
+    assert left
+    assert left <= {fetch_id for _, fetch_id in told.source.cancelled}
+    check_all_bytes_are_told(told)
 
 
 def test_damaged_segment_is_asked_for_once_more() -> None:
@@ -417,6 +521,7 @@ def test_segment_damaged_twice_ends_the_use_of_the_cache() -> None:
     assert told.of(FellBack)[-1].reason == (
         "Segment 3 of the cache came damaged twice, so the device computes the rest itself."
     )
+    check_given_up(told)
     assert told.executed[-1] == (GEOMETRY.shards - 1, True)
 
 
@@ -447,6 +552,7 @@ class RefusingRun(WatchedRun):
 @pytest.mark.parametrize("patient", [False, True])
 def test_shard_that_cannot_be_rebuilt_ends_the_use_of_the_cache(patient: bool) -> None:
     told = edit(constant_trace(50), patient=patient, new_run=RefusingRun)
+    check_given_up(told)
     assert told.outcome.fell_back
     assert told.of(FellBack)[-1].reason == "Segment 9 does not fit the cache, so the device computes the rest itself."
     assert told.executed == [
