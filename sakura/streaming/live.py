@@ -2,7 +2,6 @@
 
 import dataclasses
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -98,18 +97,12 @@ def _asked(template: TemplateAssets, request: Request, trace: Trace, rtt_s: floa
 
 def run_edit(studio: Studio, request: EditRequest) -> list[AnyEvent]:
     """Run a request to its end and return its events. Raises UserError where it fails."""
-    began = time.monotonic()
     run_id = studio.start(request)
-    events: list[AnyEvent] = []
-    while time.monotonic() - began < RUN_TIMEOUT_S:
-        events += studio.events(run_id, len(events), 1.0)
-        for event in events:
-            if isinstance(event, RunFailed):
-                raise UserError(event.reason)
-        if any(isinstance(event, RunFinished) for event in events):
-            return events
-    studio.stop(run_id)
-    raise UserError(f"An edit took longer than {RUN_TIMEOUT_S:.0f} s; the machine may be overloaded.")
+    events = [event for new in studio.follow(run_id, RUN_TIMEOUT_S) for event in new]
+    for event in events:
+        if isinstance(event, RunFailed):
+            raise UserError(event.reason)
+    return events
 
 
 def finished(events: Sequence[AnyEvent]) -> RunFinished:
