@@ -367,9 +367,16 @@ def test_silence_of_a_lost_stream_is_not_held_against_the_next_one(monkeypatch: 
 
 # Whole transfers are timed with less care; with the outage in it one would be of 1 Mbit/s.
 @pytest.mark.parametrize(("controller", "least_mbps"), [("deadline", 40), ("robust-mpc", 5)])
-def test_an_outage_is_no_sample_of_the_rate(controller: str, least_mbps: float) -> None:
+@pytest.mark.parametrize("lost_s", [0.03, 0.04, 0.05, 0.06])
+def test_an_outage_is_no_sample_of_the_rate(controller: str, least_mbps: float, lost_s: float) -> None:
     told = edit(
-        constant_trace(50), patient=True, controller=controller, lost_s=0.06, again=opened_after(0.5), prior_mbps=50
+        constant_trace(50),
+        offer=shared_by_steps(),
+        patient=True,
+        controller=controller,
+        lost_s=lost_s,
+        again=opened_after(0.2),
+        prior_mbps=50,
     )
     check(told)
     rates = [event.measured_mbps for event in told.of(BandwidthMeasured)]
@@ -452,6 +459,19 @@ def test_what_was_on_the_wire_of_cancelled_transfers_is_counted_and_measured() -
     assert slow == pytest.approx([2.0] * len(slow), rel=0.05)
 
 
+def test_bytes_of_what_is_open_at_the_end_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def blocked(source: WatchedSource, fetch_id: int) -> None:
+        source.cancelled.append((source._now(), fetch_id))
+        await asyncio.Event().wait()  # as a socket that takes nothing more
+
+    monkeypatch.setattr(WatchedSource, "cancel", blocked)
+    told = edit(trace_of((0.06, 40), (1, 2)), offer=continued(), controller="deadline", prior_mbps=40)
+    check(told)
+    check_all_bytes_are_told(told)
+    assert len(told.source.cancelled) == 1
+    assert len([event for event in told.lane("receive") if event.cut]) == 2
+
+
 class InSmallOrders:
     """Asks for every segment by itself, as many at once as it may."""
 
@@ -496,8 +516,8 @@ def test_bytes_of_a_transfer_that_never_ends_are_counted() -> None:
 
 def check_given_up(told: Told) -> None:
     """Once the cache is lost, nothing is asked for any more, and what was open is cancelled."""
-    lost_s = told.of(FellBack)[-1].at_s
-    assert told.source.fetched[-1][0] <= lost_s
+    (lost_s,) = {at_s for at_s, _ in told.source.cancelled}
+    assert told.source.fetched[-1][0] <= lost_s <= told.of(FellBack)[-1].at_s
     finished = {fetch_id for fetch_id, arrival in told.source._arrivals.items() if arrival.complete}
     left = {fetch_id for _, fetch_id, _ in told.source.fetched} - finished
     assert left
