@@ -68,7 +68,25 @@ class ProgressiveController:
             return self._refine(state, refinement)
         if state.decided < state.geometry.shards:
             return self._base(state, state.decided)
-        return None
+        return self._probe(state)
+
+    def _probe(self, state: StreamState) -> Order | None:
+        """Where the link is idle because all seems too late: a little, since an estimate that is too low stays so.
+
+        It costs the shards nothing, and if it comes soon the estimate rises.
+        """
+        if state.outstanding_bytes or state.begun >= state.geometry.shards - 1:
+            return None
+        shard = state.begun + 1
+        number, ladder = state.ladder_of[shard], state.ladder(shard)
+        sent = self._sent.get(number)
+        if sent is None or sent + 1 == len(ladder.rungs) or ladder.rungs[sent].distortion <= self.enough:
+            return None
+        rung = ladder.rungs[sent + 1]
+        missing = state.to_request(ladder, rung)
+        sizes = itertools.accumulate(state.segment_bytes[segment] for segment in missing)
+        part = missing[: 1 + sum(size_bytes <= ORDER_BYTES for size_bytes in sizes)]
+        return self._refine(state, _Refinement(shard, rung, part, state.bytes_of(part), 0.0)) if part else None
 
     def _base(self, state: StreamState, shard: int) -> Order:
         rung = self._least(state, shard)
@@ -97,7 +115,8 @@ class ProgressiveController:
             self._sent[number] += 1
         # It may decide its shard before more is worth waiting for: what nobody asked for would never come.
         least = min(self._least(state, shard), ladder.rungs[self._sent[number]], key=_stop)
-        reason = "the link is free, and this is the most useful"
+        useful = "the link is free, and this is the most useful"
+        reason = useful if refinement.gain else "to see if the network is faster"
         return Order(shard, refinement.rung, least, refinement.size_bytes, reason, refinement.segments)
 
     def _least(self, state: StreamState, shard: int) -> Rung:

@@ -31,7 +31,7 @@ from sakura.runtime.without_stream import edit_with_resident_cache, edit_without
 from sakura.systems import STREAMED, codec_of
 from sakura.templates import TemplateAssets
 
-# What the last edit saw of its network is believed of the next one only so far.
+# What the last edit saw of its network is believed of the next one only so far, and of an outage nothing at all.
 MAX_PRIOR_MBPS = 40.0
 
 # A stream that is lost is opened anew, in growing pauses, until the cloud has been away for RECONNECT_S, or that many
@@ -321,7 +321,8 @@ class Device:
         """A new estimator, which starts from what the last edit of this kind learned of the network."""
         name = estimator_of(job.controller or STREAMED[job.system].controller)
         last = self._last_estimators.get((job.system, job.controller))
-        estimator = new_estimator(name, min(MAX_PRIOR_MBPS, last.predict_mbps()) if last else DEFAULT_MBPS)
+        prior_mbps = max(DEFAULT_MBPS, min(MAX_PRIOR_MBPS, last.predict_mbps())) if last else DEFAULT_MBPS
+        estimator = new_estimator(name, prior_mbps)
         if job.link_id is not None:  # what is fetched for a comparison passes no link, and says nothing of it
             self._last_estimators[job.system, job.controller] = estimator
         return estimator

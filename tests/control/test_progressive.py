@@ -97,3 +97,11 @@ def test_a_refinement_larger_than_what_may_be_under_way_is_asked_for_in_parts() 
     assert all(stream.state.bytes_of(order.part or ()) <= window_bytes(stream.state) for order in parts)
     asked = [segment for order in parts for segment in order.part or ()]
     assert asked == sorted(asked), "in the order of usefulness"
+
+
+def test_an_estimate_that_is_too_low_does_not_stay_so() -> None:
+    """After an outage the estimate may be next to nothing: small requests on the idle link bring it up again."""
+    offer = equal_offer(16, ladders=4)
+    stream = Stream(offer, ProgressiveController(), mbps=200, predicted_mbps=0.01)
+    stream.run()
+    assert any("faster" in order.reason for order in stream.orders)

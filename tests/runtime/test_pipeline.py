@@ -604,3 +604,11 @@ def test_waits_are_told_by_shard() -> None:
     assert waits[0].shard == 0
     assert waits[0].started_s == 0
     assert [wait.shard for wait in waits] == sorted({wait.shard for wait in waits})
+
+
+def test_an_outage_before_an_edit_is_not_believed_of_it_for_long() -> None:
+    """An estimate of next to nothing on a fast network: what is worth having still comes within the edit."""
+    told = edit(constant_trace(200), offer=shared_by_steps(), controller="deadline-progressive", prior_mbps=0.05)
+    check(told)
+    fresh = edit(constant_trace(200), offer=shared_by_steps(), controller="deadline-progressive", prior_mbps=40)
+    assert told.outcome.received_bytes > 0.6 * fresh.outcome.received_bytes
