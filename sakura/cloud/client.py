@@ -141,7 +141,8 @@ class CloudClient:
         waiting.add(future)
         try:
             await self.send(message)
-            return await asyncio.wait_for(future, timeout_s)
+            async with asyncio.timeout(timeout_s):  # wait_for would not hear that this is cancelled as the answer comes
+                return await future
         except SourceLostError as error:
             raise NoAnswerError(f"{error} Start the cloud again and repeat.") from error
         except TimeoutError as error:

@@ -130,6 +130,21 @@ def test_describe_builds_and_reports_progress(
     asyncio.run(main())
 
 
+def test_who_asks_can_be_stopped_as_the_answer_comes(play: Play) -> None:
+    async def scenario(cloud: CloudServer) -> None:
+        async with client_of(cloud) as client:
+            description = await client.describe("tiny-face", "sakura")
+            asking = asyncio.create_task(client.describe("tiny-face", "sakura"))
+            while not client._waiting:
+                await asyncio.sleep(0)
+            client._answer("template tiny-face sakura", description)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+
+    play(scenario)
+
+
 def test_two_ask_for_the_same_template_at_once(play: Play) -> None:
     async def scenario(cloud: CloudServer) -> None:
         async with client_of(cloud) as client:
