@@ -267,7 +267,8 @@ class Pipeline:
             return f"{str(self._lost).rstrip('.')}, so the device computes the rest itself."
         broken = self.reception.broken
         if broken:
-            if self.patient and self.clock.now() - self.reception.broken_s < PATIENCE_S:
+            hopeful = self.reception.received_bytes > 0  # a cloud that never answered is not waited for
+            if self.patient and hopeful and self.clock.now() - self.reception.broken_s < PATIENCE_S:
                 return None
             return f"{str(broken).rstrip('.')}, so the device computes on by itself meanwhile."
         self._update_state()

@@ -31,7 +31,8 @@ class _Fetch:
     seen_bytes: int = 0
     arrival: Arrival | None = None
     arrival_bytes: int = 0  # seen of this arrival; a connection that broke leaves another one behind
-    first_bytes: int = 0  # that came with the first look at it: they began to flow before
+    first_bytes: int = 0  # that came with the first look at it, at first_s: they began to flow before
+    first_s: float = 0.0
 
 
 class Reception:
@@ -186,7 +187,7 @@ class Reception:
             if arrival.complete:
                 self._forget(arrival.fetch_id)
                 if self.estimator.of_transfers:
-                    duration_s = arrival.finished_s - arrival.started_s
+                    duration_s = arrival.finished_s - fetch.first_s
                     self._take_sample(fetch, arrival, Sample(fetch.arrival_bytes - fetch.first_bytes, duration_s))
                 self._tell(fetch, cut=False)
             if damaged:
@@ -216,7 +217,8 @@ class Reception:
         if fetch.started_s is None:
             fetch.started_s = self.clock.of(arrival.started_s)
         if arrival is not fetch.arrival:
-            fetch.arrival, fetch.arrival_bytes, fetch.first_bytes = arrival, 0, arrival.wire_bytes
+            fetch.arrival, fetch.arrival_bytes = arrival, 0
+            fetch.first_bytes, fetch.first_s = arrival.wire_bytes, arrival.finished_s
             # The link had run dry if this request can only have reached the cloud after the last bytes left.
             after_pause = fetch.asked_s + self.state.rtt_s > self.clock.of(previous_s)
             sample = self._meter.arrived(arrival.started_s, 0, after_pause=after_pause)

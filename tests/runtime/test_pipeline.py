@@ -612,3 +612,10 @@ def test_an_outage_before_an_edit_is_not_believed_of_it_for_long() -> None:
     check(told)
     fresh = edit(constant_trace(200), offer=shared_by_steps(), controller="deadline-progressive", prior_mbps=40)
     assert told.outcome.received_bytes > 0.6 * fresh.outcome.received_bytes
+
+
+@pytest.mark.parametrize("controller", ["cachegen", "robust-mpc"])
+def test_rates_of_whole_transfers_are_those_of_the_link(controller: str) -> None:
+    told = edit(constant_trace(50), offer=apart(), controller=controller, prior_mbps=40)
+    measured = [event.measured_mbps for event in told.of(BandwidthMeasured)]
+    assert max(measured) == pytest.approx(50, rel=0.15)
