@@ -103,11 +103,14 @@ def edit(
 ) -> None:
     """Edit a template: the same cloud, link and device as on the page, started for this one edit."""
     with _sentences():
+        from sakura.control import new_controller
         from sakura.events import RACE_SYSTEMS
         from sakura.pictures import read_picture
         from sakura.report import print_run
         from sakura.studio import EditRequest
 
+        if controller:
+            new_controller(controller)
         chosen = next((known for known in RACE_SYSTEMS if known == system.replace("-", "_")), None)
         if chosen is None:
             raise UserError(f"There is no system {system!r}; use {', '.join(RACE_SYSTEMS)}.")

@@ -426,7 +426,7 @@ class Studio:
         run.declared_s = run.declared_s or time.monotonic()
         try:
             cloud = await self._cloud_client()
-            offset_s = request.trace_offset_s + time.monotonic() - run.declared_s
+            offset_s = (request.trace_offset_s + time.monotonic() - run.declared_s) % run.networks[-1][1].duration_s
             await cloud.emulate_link(run.run_id, run.networks[-1][1], request.rtt_s, offset_s)
         except NoAnswerError as error:
             log.warning("%s", error)
@@ -514,7 +514,7 @@ class Studio:
         self._call(self._change_network(self._find(run_id), trace))
 
     async def _change_network(self, run: _Run, trace: Trace) -> None:
-        if not run.active or run.networks[-1][1] is trace:
+        if not run.active or _same(run.networks[-1][1], trace):
             return
         if run.events:
             at_s = max(0.0, time.monotonic() - run.began_s)
@@ -536,6 +536,10 @@ class Studio:
             if run_id in self._runs:
                 return self._runs[run_id]
         raise UserError("That edit is not known any more; press Edit to start a new one.")
+
+
+def _same(trace: Trace, other: Trace) -> bool:
+    return np.array_equal(trace.edges_s, other.edges_s) and np.array_equal(trace.rates_mbps, other.rates_mbps)
 
 
 def _check_numbers(request: EditRequest) -> None:

@@ -19,6 +19,7 @@ from sakura.processes import limit_threads
 limit_threads()  # before numpy and torch are loaded: threads that spin slow the tests down tenfold
 
 # isort: split
+import hypothesis
 import pytest
 import torch
 from worlds import tiny_model, write_tiny_templates
@@ -35,6 +36,9 @@ ROOT = Path(__file__).resolve().parent.parent
 START_TIMEOUT_S = 120.0
 
 torch.set_num_threads(1)
+# How long an example takes says more of what else the machine does.
+hypothesis.settings.register_profile("sakura", deadline=None)
+hypothesis.settings.load_profile("sakura")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

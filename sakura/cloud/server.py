@@ -54,6 +54,7 @@ log = logging.getLogger(__name__)
 
 MAX_STREAMS = 8
 MAX_LINKS = 256
+MAX_LINK_ID = 64
 MAX_TASKS = 64
 MAX_QUEUED_FETCHES = 256
 MAX_OFFSET_S = 1_000_000
@@ -133,8 +134,9 @@ class _Stream:
     ) -> None:
         self.number, self.container, self.link = number, container, link
         self._damaged = damaged
-        self.fetches: asyncio.Queue[Fetch] = asyncio.Queue(MAX_QUEUED_FETCHES)
-        self.pending: set[int] = set()  # fetches that have not been sent in whole
+        # Cancelled ones keep their places until it is their turn.
+        self.fetches: asyncio.Queue[Fetch] = asyncio.Queue(4 * MAX_QUEUED_FETCHES)
+        self.pending: dict[int, Fetch] = {}  # that have been neither sent in whole nor cancelled
         self._paced = link.join() if link else None
         self._send = send
         self._task = asyncio.create_task(self._run())
@@ -147,9 +149,10 @@ class _Stream:
         try:
             while True:
                 fetch = await self.fetches.get()
-                if fetch.fetch_id in self.pending:
+                if self.pending.get(fetch.fetch_id) is fetch:
                     await self._send_segments(fetch)
-                self.pending.discard(fetch.fetch_id)
+                if self.pending.get(fetch.fetch_id) is fetch:
+                    del self.pending[fetch.fetch_id]
         except (LinkClosedError, ConnectionClosed):
             pass
         except Exception:
@@ -178,7 +181,7 @@ class _Stream:
             )
         )
         for start in range(0, len(data), PIECE_BYTES):
-            if fetch.fetch_id not in self.pending:  # cancelled
+            if self.pending.get(fetch.fetch_id) is not fetch:  # cancelled
                 return
             await self._pass(Piece(self.number, fetch.fetch_id, data[start : start + PIECE_BYTES]))
 
@@ -196,7 +199,7 @@ class _Stream:
 
     def cancel(self, fetch_id: int) -> None:
         """Send nothing more of a fetch, not even what waits before the link."""
-        self.pending.discard(fetch_id)
+        self.pending.pop(fetch_id, None)
         if self._paced:
             self._paced.drop_queued(lambda owner: owner == (self, fetch_id))
 
@@ -268,6 +271,8 @@ class CloudServer:
 
     def emulate(self, message: EmulateLink) -> None:
         """Declare or change a link. Raises UserError on one that cannot be, or cannot be changed so."""
+        if len(message.link_id) > MAX_LINK_ID:
+            raise UserError(f"The id of an emulated link has more than {MAX_LINK_ID} characters; use a shorter one.")
         if not 0 <= message.rtt_s <= 5:
             raise UserError(f"A round trip of {message.rtt_s} s is out of range; use 0 to 5 s.")
         if not 0 <= message.offset_s <= MAX_OFFSET_S:
@@ -383,6 +388,9 @@ class _Session:
                 await self._guarded(about, self._emulate(message))
             case OpenStream():
                 await self._guarded(about, self._open(message))
+            case Fetch() if self._asks_too_much(message):
+                reason = f"Stream {message.stream} asks for more segments than there are."
+                await self.send(Refused(f"stream {message.stream}", reason))
             case Fetch():
                 self._later(message.stream, functools.partial(self._fetch, message))
             case Cancel():
@@ -392,6 +400,11 @@ class _Session:
                 if stream:
                     await stream.close()
 
+    def _asks_too_much(self, message: Fetch) -> bool:
+        """Said before the message crosses the link: a long list is not worth keeping."""
+        stream = self.streams.get(message.stream)
+        return stream is not None and len(message.segments) > len(stream.container.index.segment_bytes)
+
     def _later(self, stream: int, act: Callable[[], None]) -> None:
         """Do something when the message has crossed the emulated link to the cloud."""
         known = self.streams.get(stream)
@@ -399,11 +412,13 @@ class _Session:
             self._spawn(self.send(Refused(f"stream {stream}", f"Stream {stream} is not open.")))
             return
         self.crossing += 1
-        asyncio.get_running_loop().call_later(known.uplink_delay_s, self._arrive, act)
+        asyncio.get_running_loop().call_later(known.uplink_delay_s, self._arrive, stream, known, act)
 
-    def _arrive(self, act: Callable[[], None]) -> None:
+    def _arrive(self, number: int, stream: _Stream, act: Callable[[], None]) -> None:
+        """Act on the stream that was open when the message was sent, if it still is."""
         self.crossing -= 1
-        act()
+        if self.streams.get(number) is stream:
+            act()
 
     def _fetch(self, message: Fetch) -> None:
         stream = self.streams.get(message.stream)
@@ -411,11 +426,17 @@ class _Session:
             return
         segments, sizes = message.segments, stream.container.index.segment_bytes
         known = all(0 <= segment < len(sizes) for segment in segments) and len(set(segments)) == len(segments)
-        if not known or stream.fetches.full():
-            reason = "asks for too much at once" if known else "asks for a segment that there is not, or for one twice"
+        reason = None
+        if not known:
+            reason = "asks for a segment that there is not, or for one twice"
+        elif message.fetch_id in stream.pending:
+            reason = f"asks for two things under the number {message.fetch_id}"
+        elif len(stream.pending) >= MAX_QUEUED_FETCHES or stream.fetches.full():
+            reason = "asks for too much at once"
+        if reason:
             self._spawn(self.send(Refused(f"stream {message.stream}", f"Stream {message.stream} {reason}.")))
             return
-        stream.pending.add(message.fetch_id)
+        stream.pending[message.fetch_id] = message
         stream.fetches.put_nowait(message)
 
     def _cancel(self, message: Cancel) -> None:

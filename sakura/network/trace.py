@@ -82,7 +82,9 @@ class Trace:
             return self
         edges_s = np.linspace(0, self.duration_s, max_rows + 1)
         carried = np.interp(edges_s, self.edges_s, self._cumulative_bytes)
-        return replace(self, edges_s=edges_s, rates_mbps=np.diff(carried) / np.diff(edges_s) / BYTES_PER_MEGABIT)
+        rates_mbps = np.diff(carried) / np.diff(edges_s) / BYTES_PER_MEGABIT
+        # Rounding must not lift a rate above the highest that is possible.
+        return replace(self, edges_s=edges_s, rates_mbps=np.minimum(rates_mbps, self.max_mbps))
 
     def rate_mbps_at(self, t_s: float) -> float:
         """Rate at ``t_s``; at an edge, the rate that begins there."""

@@ -30,7 +30,8 @@ LONG_RECONSTRUCTION = 0.5
 READ_SEGMENTS = 8  # taken in at once while nothing has to be rebuilt
 PACE_WEIGHT = 0.3  # of the latest shard in how fast the device is believed to be
 WAIT_SLICE_S, WAIT_GROWTH = 0.005, 0.1
-PATIENCE_S = 60.0  # of silence, where waiting is the point
+# Where waiting is the point: for a silent network, and for a stream to be opened anew.
+PATIENCE_S, REOPEN_PATIENCE_S = 60.0, 5.0
 # Of small requests on a long way. A cloud queues four times as many: those, as many that replace them when they are
 # cancelled, and the cancelling.
 MAX_OPEN_FETCHES = 64
@@ -236,7 +237,9 @@ class Pipeline:
 
     async def _until_ready(self, shard: int) -> str | None:
         """Until a shard can be executed with the cache, or a reason to compute it without."""
-        while shard not in self._ready:
+        while shard not in self._ready or (reason := self._reason_against_step(shard)):
+            if shard in self._ready:
+                return reason
             if self._failure:
                 raise self._failure
             timeout_s = None
@@ -268,7 +271,7 @@ class Pipeline:
         broken = self.reception.broken
         if broken:
             hopeful = self.reception.received_bytes > 0  # a cloud that never answered is not waited for
-            if self.patient and hopeful and self.clock.now() - self.reception.broken_s < PATIENCE_S:
+            if self.patient and hopeful and self.clock.now() - self.reception.broken_s < REOPEN_PATIENCE_S:
                 return None
             return f"{str(broken).rstrip('.')}, so the device computes on by itself meanwhile."
         self._update_state()
@@ -284,6 +287,31 @@ class Pipeline:
         return (
             f"The network would take {1000 * wait_s:.0f} ms after {1000 * waited_s:.0f} ms of waiting, the device "
             f"{1000 * local_s:.0f} ms, so the device computes on by itself."
+        )
+
+    def _reason_against_step(self, shard: int) -> str | None:
+        """Whether computing the rest of a step is quicker than using the cache and being stuck in the middle of it.
+
+        Only while the step is being computed in full, or has not begun: then computing costs nothing twice.
+        """
+        state, reception = self.state, self.reception
+        per_step = state.geometry.shards_per_step
+        rest = range(shard, shard - shard % per_step + per_step)
+        missing = [each for each in rest if not reception.is_there(each)]
+        if self.patient or not missing or self._first_local(shard) != shard:
+            return None
+        self._update_state()
+        with_cache_s = 0.0
+        for each in rest:
+            if each in missing:
+                with_cache_s = max(with_cache_s, reception.wait_s(each) + state.reconstruct_s)
+            with_cache_s += state.shard_s
+        alone_s = len(rest) * state.local_shard_s
+        if with_cache_s <= alone_s:
+            return None
+        return (
+            f"The rest of step {state.geometry.step_of(shard) + 1} would take {1000 * with_cache_s:.0f} ms with the "
+            f"network, the device {1000 * alone_s:.0f} ms, so the device computes on by itself."
         )
 
     async def _compute_locally(self, shard: int, reason: str) -> None:

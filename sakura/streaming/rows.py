@@ -30,7 +30,12 @@ FIELDS = (
     "limit_s",
     "on_device_s",
     "first_wait_s",
+    "network_wait_s",
+    "psnr_mask_db",
+    "mean_mbps",
+    "mask_share",
 )
+WORDS = ("scale", "workload", "network", "system", "controller")
 # How many times faster than each of these SAKURA is, as the paper states.
 PAPER_SPEEDUPS = {"cachegen": 1.82, "on_device": 3.27}
 
@@ -56,9 +61,10 @@ def streamed_rows(
     Raises UserError on rows of something else.
     """
     if scope.known:
-        missing = [field for field in FIELDS if field not in scope.known[0]]
-        if missing:
-            raise UserError(f"The rows have no {missing[0]!r}; give those that headline --json wrote.")
+        for number, row in enumerate(scope.known):
+            for field in FIELDS:
+                if not isinstance(row.get(field), str if field in WORDS else (int, float)):
+                    raise UserError(f"Row {number + 1} has no {field!r}; give the rows that headline --json wrote.")
         rows = [row for row in scope.known if row["scale"] == scope.scale]
         if not rows:
             raise UserError(f"The rows are not of scale {scope.scale}; give others, or another --scale.")

@@ -38,7 +38,7 @@ def test_sakura_is_near_the_limit(mbps: float) -> None:
 
 def test_more_bandwidth_is_better_quality_not_more_waiting() -> None:
     slow, fast = run("sakura", 60), run("sakura", 600)
-    assert fast.received_bytes > 2 * slow.received_bytes
+    assert fast.received_bytes > 1.5 * slow.received_bytes
     assert fast.psnr_mask_db > slow.psnr_mask_db
     assert fast.latency_s == pytest.approx(slow.latency_s, rel=0.1)
 

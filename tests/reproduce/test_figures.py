@@ -47,7 +47,7 @@ def test_rows_and_claims(figures: dict[str, Figure], name: str) -> None:
         assert isinstance(claim.holds, bool) and claim.claim and claim.ours != ""
     saved = json.loads(as_json(figure, QUICK, "fingerprint"))
     assert list(saved) == ["figure", "rows", "claims", "scope"]
-    assert saved["scope"] == {"quick": True, "requests": QUICK.requests, "model": "fingerpr"}
+    assert saved["scope"] == {"quick": True, "scale": "nano", "model": "fingerpr", "requests": QUICK.requests}
     assert list(saved["claims"][0]) == ["claim", "paper", "ours", "holds"]
     assert len(figure_module(name).summary(figure))
 

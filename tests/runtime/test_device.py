@@ -57,7 +57,7 @@ E = TypeVar("E")
 @pytest.fixture
 def soon_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patient edits do not wait for a cloud that does not come back."""
-    monkeypatch.setattr("sakura.runtime.pipeline.PATIENCE_S", 0.2)
+    monkeypatch.setattr("sakura.runtime.pipeline.REOPEN_PATIENCE_S", 0.2)
 
 
 def request_of(job: Job) -> Request:
