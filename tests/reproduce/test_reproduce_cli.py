@@ -48,5 +48,5 @@ def test_a_figure_is_printed_and_written(tiny_setup: Path, tmp_path: Path) -> No
 def test_an_unknown_figure_ends_in_a_sentence() -> None:
     result = CliRunner().invoke(app, ["reproduce", "fig1"])
     assert result.exit_code == 1
-    assert result.stderr.startswith("Error: There is no figure 'fig1'; use one of fig2, fig8")
+    assert result.stderr.startswith("Error: There is no figure 'fig1'; use one of fig2, fig3")
     assert "Traceback" not in result.output
