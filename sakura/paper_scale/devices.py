@@ -33,10 +33,6 @@ class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     label: Label
     source: str
 
-    def times(self, factor: float) -> "Number":
-        """This number made so much larger, as a change."""
-        return self.changed(self.value * factor)
-
     def changed(self, value: float) -> "Number":
         source = f"Changed by you from {self.value:g}."
         return Number(value, min(self.low, value), max(self.high, value), "changed", source)

@@ -1,14 +1,13 @@
 """One edit at paper scale: the product's pipeline, controllers and estimators on modelled processors and network."""
 
 import dataclasses
-from collections.abc import Sequence
 from typing import TypeAlias
 
 from sakura.control import estimator_of, new_controller
 from sakura.control.estimators import new_estimator
 from sakura.control.interface import StreamState
 from sakura.errors import UserError
-from sakura.events import AnyEvent, LaneFinished, NetworkWait, System
+from sakura.events import AnyEvent, System
 from sakura.metrics import MAX_PSNR_DB
 from sakura.network.trace import Trace
 from sakura.paper_scale.devices import DeviceProfile
@@ -17,7 +16,7 @@ from sakura.paper_scale.nano import CurvePoint, NanoTemplate, nano_measured
 from sakura.paper_scale.offers import Offer, shipped_offer
 from sakura.paper_scale.timing import durations, streaming_durations
 from sakura.runtime.clock import RunClock
-from sakura.runtime.measured import mean_distortion
+from sakura.runtime.measured import compute_s, first_wait_s, mean_distortion
 from sakura.runtime.modelled import Durations, ModelledRun, ModelledSource
 from sakura.runtime.pipeline import Outcome, Pipeline
 from sakura.runtime.virtual_time import run_virtually
@@ -83,8 +82,8 @@ def run_case(
         on_device_s,
         outcome.received_bytes,
         outcome.network_wait_s,
-        sum(event.at_s - event.started_s for event in events if isinstance(event, NetworkWait) and event.shard == 0),
-        _busy_s(events),
+        first_wait_s(events),
+        compute_s(events),
         outcome.local_shards,
         quality.distortion,
         quality.psnr_mask_db,
@@ -160,10 +159,4 @@ def _state(offer: Offer, needed: Durations, profile: DeviceProfile, rtt_s: float
         reconstruct_s=needed.rebuild_s(0, set(offer.ladders[0].order)) / share,
         rtt_s=rtt_s,
         predicted_mbps=predicted_mbps,
-    )
-
-
-def _busy_s(events: Sequence[AnyEvent]) -> float:
-    return sum(
-        event.at_s - event.started_s for event in events if isinstance(event, LaneFinished) and event.lane == "execute"
     )

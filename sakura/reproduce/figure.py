@@ -21,7 +21,6 @@ REQUESTS = 30
 QUICK_REQUESTS = 1
 STREAMED_REQUESTS, QUICK_STREAMED_REQUESTS = 20, 2
 Scale: TypeAlias = Literal["nano", "paper"]
-RTT_S: dict[Scale, float] = {"nano": 0.020, "paper": 0.040}
 
 
 @dataclasses.dataclass(frozen=True)

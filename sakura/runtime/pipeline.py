@@ -237,9 +237,7 @@ class Pipeline:
 
     async def _until_ready(self, shard: int) -> str | None:
         """Until a shard can be executed with the cache, or a reason to compute it without."""
-        while shard not in self._ready or (reason := self._reason_against_step(shard)):
-            if shard in self._ready:
-                return reason
+        while shard not in self._ready:
             if self._failure:
                 raise self._failure
             timeout_s = None
@@ -249,7 +247,7 @@ class Pipeline:
                     return reason
                 timeout_s = WAIT_SLICE_S + WAIT_GROWTH * self._waited_s()
             await self._changed.wait(timeout_s)
-        return None
+        return self._reason_against_step(shard)
 
     def _waited_s(self) -> float:
         """How long execution has stood still."""

@@ -7,8 +7,8 @@ import pandas as pd
 from sakura.cache.store import CacheStore
 from sakura.charts import Drawn, colours, system_legend, system_scales
 from sakura.network.library import load_library_trace
-from sakura.reproduce.figure import RTT_S, Claim, Figure, Progress, Scope
-from sakura.streaming.live import Contestant, measure_along, planned_requests, running_studio
+from sakura.reproduce.figure import Claim, Figure, Progress, Scope
+from sakura.streaming.live import RTT_S, Contestant, measure_along, planned_requests, running_studio
 from sakura.streaming.paper import rows_along
 from sakura.streaming.rows import label_of, medians
 from sakura.templates import TemplateLibrary
@@ -25,7 +25,7 @@ def run(store: CacheStore, library: TemplateLibrary, scope: Scope, progress: Pro
     if scope.scale == "paper":
         rows = rows_along(trace, starts, [(each.system, each.controller) for each in CONTESTANTS], progress)
     else:
-        planned = planned_requests(library, 1, trace, RTT_S["nano"])[0]
+        planned = planned_requests(library, 1, trace, RTT_S)[0]
         with running_studio() as studio:
             rows = measure_along(studio, planned, starts, CONTESTANTS, progress)
     for row in rows:

@@ -9,8 +9,8 @@ from sakura.charts import Drawn, colours
 from sakura.events import AnyEvent, LaneFinished, NetworkWait
 from sakura.network.library import load_library_trace
 from sakura.network.trace import Trace
-from sakura.reproduce.figure import RTT_S, Claim, Figure, Progress, Row, Scope
-from sakura.streaming.live import planned_requests, run_edit, running_studio
+from sakura.reproduce.figure import Claim, Figure, Progress, Row, Scope
+from sakura.streaming.live import RTT_S, planned_requests, run_edit, running_studio
 from sakura.streaming.paper import one_edit
 from sakura.templates import TemplateLibrary
 
@@ -43,7 +43,7 @@ def _row(scope: Scope, lane: str, shard: int, start_s: float, end_s: float, on_d
 
 
 def _nano(library: TemplateLibrary, trace: Trace, progress: Progress) -> list[AnyEvent]:
-    planned = planned_requests(library, 1, trace, RTT_S["nano"])[0]
+    planned = planned_requests(library, 1, trace, RTT_S)[0]
     with running_studio() as studio:
         studio.plan(planned.template.template_id, "sakura")
         run_edit(studio, planned.asked)  # the first edit after a start is slower

@@ -8,19 +8,20 @@ from contextlib import contextmanager
 from sakura.backbone.inputs import Request
 from sakura.cache.store import CacheStore
 from sakura.errors import UserError
-from sakura.events import AnyEvent, LaneFinished, NetworkWait, RunFailed, RunFinished, System
+from sakura.events import AnyEvent, RunFailed, RunFinished, System
 from sakura.metrics import masked_psnr_ssim
 from sakura.network.trace import Trace
 from sakura.pictures import from_png
 from sakura.prompts import prompt_for
 from sakura.reproduce.quality import Stored
 from sakura.reproduce.workloads import WORKLOADS, held_out_requests, make_case
-from sakura.runtime.measured import mean_distortion
+from sakura.runtime.measured import compute_s, first_wait_s, local_shards, mean_distortion
 from sakura.studio import EditRequest, LocalRoles, Studio
 from sakura.systems import STREAMED, streamed_codec
 from sakura.templates import TemplateAssets, TemplateLibrary
 
 Row = dict[str, object]
+RTT_S = 0.020
 RUN_TIMEOUT_S = 120.0
 NEAREST = "fixed:nearest"  # the level whose PSNR is nearest to SAKURA's on that network, found before measuring
 FULL_CACHE_EVERY = 4  # a download of the whole cache takes seconds, so that only every fourth request tries it
@@ -195,16 +196,14 @@ def _measure_request(
 def _measured(events: Sequence[AnyEvent]) -> Row:
     """What a run's events say of it; ``first_wait_s`` is how long execution stood still for the first shard."""
     end = finished(events)
-    executed = [event for event in events if isinstance(event, LaneFinished) and event.lane == "execute"]
-    waits = [event for event in events if isinstance(event, NetworkWait) and event.shard == 0]
     return {
         "latency_s": end.latency_s,
         "press_to_picture_s": end.press_to_picture_s,
         "received_bytes": end.received_bytes,
         "network_wait_s": end.network_wait_s,
-        "first_wait_s": sum(event.at_s - event.started_s for event in waits),
-        "compute_s": sum(event.at_s - event.started_s for event in executed),
-        "local_shards": sum(event.on_device for event in executed),
+        "first_wait_s": first_wait_s(events),
+        "compute_s": compute_s(events),
+        "local_shards": local_shards(events),
         "distortion": mean_distortion(events),
     }
 

@@ -10,8 +10,8 @@ from sakura.charts import SYSTEMS
 from sakura.errors import UserError
 from sakura.network.library import load_library_trace
 from sakura.network.trace import Trace
-from sakura.reproduce.figure import RTT_S, Progress, Row, Scope
-from sakura.streaming.live import MAIN, Contestant, measure_live, running_studio
+from sakura.reproduce.figure import Progress, Row, Scope
+from sakura.streaming.live import MAIN, RTT_S, Contestant, measure_live, running_studio
 from sakura.streaming.paper import paper_rows
 from sakura.templates import TemplateLibrary
 
@@ -80,7 +80,7 @@ def streamed_rows(
             networks[:1] if one_network else networks,
             contestants,
             requests=scope.streamed_requests,
-            rtt_s=RTT_S["nano"],
+            rtt_s=RTT_S,
             progress=progress,
         )
 
