@@ -17,7 +17,7 @@ from sakura.control.interface import Controller, StreamState
 from sakura.events import AnyEvent, LaneFinished, NetworkWait, ShardUsed
 from sakura.network.trace import Trace
 from sakura.runtime.clock import RunClock
-from sakura.runtime.engine import ShardKv, Span
+from sakura.runtime.engine import NO_KV, ShardKv, Span
 from sakura.runtime.modelled import ModelledSource
 from sakura.runtime.pipeline import Outcome, Pipeline
 from sakura.runtime.reception import Reopen, no_other_source
@@ -170,7 +170,7 @@ class WatchedRun:
     async def reconstruct(self, shard: int, segments: Mapping[int, bytes]) -> tuple[ShardKv, Span]:
         self.given += segments
         self.rebuilt_from[shard] = frozenset(self.given)
-        return {}, await self._work(self._helper, self.rebuild_s)
+        return NO_KV, await self._work(self._helper, self.rebuild_s)
 
     async def execute(self, shard: int, kv: ShardKv) -> Span:
         return await self._work(self._compute, self.shard_s)

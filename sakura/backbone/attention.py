@@ -20,9 +20,15 @@ BlockKv = tuple[torch.Tensor, torch.Tensor]
 Rotary = tuple[torch.Tensor, torch.Tensor]
 
 
-def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Scaled dot-product attention of (batch, tokens, heads, head_dim) tensors."""
-    out = scaled_dot_product_attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
+def attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, key_bias: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Scaled dot-product attention of (batch, tokens, heads, head_dim) tensors.
+
+    ``key_bias`` (keys,) is added to the scores: very negative, it hides a key.
+    """
+    mask = None if key_bias is None else key_bias[None, None, None]
+    out = scaled_dot_product_attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), mask)
     return out.transpose(1, 2)
 
 

@@ -133,11 +133,17 @@ class EditState:
             self.editor.runner.select(self._blocks, self.layout.active)
             self._rotary, self._output, self._selected = self.rotary_active, slice(0, len(self.masked)), None
 
+    @property
+    def step(self) -> tuple[BlockState, Rotary]:
+        """The activations of the step begun, which whoever runs its blocks changes in place, and RoPE factors."""
+        assert self._blocks is not None and self._rotary is not None, "begin a step first"
+        return self._blocks, self._rotary
+
     def run_blocks(self, first: int, last: int, policy: AttentionPolicy) -> None:
         """Run blocks ``first`` to ``last`` (exclusive) of the step begun."""
+        blocks, rotary = self.step
         with torch.set_grad_enabled(self._gradients):
-            assert self._blocks is not None and self._rotary is not None, "begin a step first"
-            self.editor.runner.run(self._blocks, first, last, self._rotary, policy)
+            self.editor.runner.run(blocks, first, last, rotary, policy)
 
     def end_step(self) -> None:
         """Take the step's prediction and move the masked tokens to the next noise level."""

@@ -14,7 +14,9 @@ from sakura.backbone.tokens import TokenLayout
 
 
 @dataclasses.dataclass(frozen=True)
-class _StepModulation:
+class StepModulation:
+    """What depends on a step alone: float32 (1, n * dim) each."""
+
     time_embedding: torch.Tensor
     double_picture: torch.Tensor
     double_text: torch.Tensor
@@ -43,12 +45,12 @@ class Flux2Runner:
         self.heads: int = transformer.config["num_attention_heads"]
         self.head_dim: int = transformer.config["attention_head_dim"]
         with torch.no_grad():
-            self._modulations = [self._modulation(time) for time in times[:-1]]
+            self.modulations = [self._modulation(time) for time in times[:-1]]
 
-    def _modulation(self, time: torch.Tensor) -> _StepModulation:
+    def _modulation(self, time: torch.Tensor) -> StepModulation:
         model = self.transformer
         embedding = model.time_guidance_embed(time.reshape(1) * 1000, None)
-        return _StepModulation(
+        return StepModulation(
             embedding,
             model.double_stream_modulation_img(embedding),
             model.double_stream_modulation_txt(embedding),
@@ -67,7 +69,7 @@ class Flux2Runner:
 
     def run(self, state: BlockState, first: int, last: int, rotary: Rotary, policy: AttentionPolicy) -> None:
         """Run blocks ``first`` to ``last`` (exclusive) in place."""
-        model, modulation = self.transformer, self._modulations[state.step]
+        model, modulation = self.transformer, self.modulations[state.step]
         self.hook.policy = policy
         for block in range(first, last):
             if block < self.double_blocks:
@@ -98,5 +100,5 @@ class Flux2Runner:
     def finish(self, state: BlockState, tokens: slice) -> torch.Tensor:
         """Project the given picture tokens to output channels: (1, tokens, channels)."""
         picture = state.picture if state.text is not None else state.picture[:, state.text_tokens :]
-        hidden = self.transformer.norm_out(picture[:, tokens], self._modulations[state.step].time_embedding)
+        hidden = self.transformer.norm_out(picture[:, tokens], self.modulations[state.step].time_embedding)
         return self.transformer.proj_out(hidden)

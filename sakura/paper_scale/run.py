@@ -16,6 +16,7 @@ from sakura.paper_scale.nano import CurvePoint, NanoTemplate, nano_measured
 from sakura.paper_scale.offers import Offer, shipped_offer
 from sakura.paper_scale.timing import durations, streaming_durations
 from sakura.runtime.clock import RunClock
+from sakura.runtime.engine import NO_KV
 from sakura.runtime.measured import compute_s, first_wait_s, mean_distortion
 from sakura.runtime.modelled import Durations, ModelledRun, ModelledSource
 from sakura.runtime.pipeline import Outcome, Pipeline
@@ -100,7 +101,7 @@ def unstreamed(case: ModelCase, profile: DeviceProfile, *, with_cache: bool) -> 
         events: Events = []
         clock, run = RunClock(), ModelledRun(needed)
         if with_cache:
-            outcome = await edit_with_resident_cache(geometry, run, [{}] * geometry.shards, clock, events.append)
+            outcome = await edit_with_resident_cache(geometry, run, [NO_KV] * geometry.shards, clock, events.append)
         else:
             outcome = await edit_without_cache(geometry, run, clock, events.append)
         return clock.now(), outcome, events

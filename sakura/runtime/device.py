@@ -25,7 +25,7 @@ from sakura.errors import UserError
 from sakura.events import EventSink, RunFinished, RunStarted, System
 from sakura.pictures import from_png, to_png
 from sakura.runtime.clock import RunClock
-from sakura.runtime.engine import ShardKv, TorchEngine, TorchEngineRun
+from sakura.runtime.engine import Engine, Executor, LocalRun, ShardKv
 from sakura.runtime.pipeline import Outcome, Pipeline, Profile
 from sakura.runtime.without_stream import edit_with_resident_cache, edit_without_cache
 from sakura.systems import STREAMED, codec_of
@@ -71,9 +71,7 @@ class PreparedTemplate:
     profile: Profile
 
 
-async def fetch_all(
-    cloud: CloudClient, template_id: str, geometry: CacheGeometry, run: TorchEngineRun
-) -> list[ShardKv]:
+async def fetch_all(cloud: CloudClient, template_id: str, geometry: CacheGeometry, run: LocalRun) -> list[ShardKv]:
     """The whole uncompressed cache of a template, fetched without an emulated link. Raises UserError."""
     source = await cloud.open_stream(template_id, "uncompressed", None)
     shards: list[ShardKv] = []
@@ -97,9 +95,9 @@ async def fetch_all(
 class Device:
     """Runs edits one at a time. ``name`` is what people see."""
 
-    def __init__(self, editor: Editor, name: str) -> None:
+    def __init__(self, editor: Editor, name: str, executor: Executor | None = None) -> None:
         self.editor, self.name = editor, name
-        self.engine = TorchEngine(editor)
+        self.engine = Engine(editor, executor)
         self._cloud: CloudClient | None = None
         self._cloud_url = ""
         self._prepared: dict[tuple[str, str], PreparedTemplate] = {}

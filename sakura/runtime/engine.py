@@ -1,4 +1,4 @@
-"""Engines run the computing stages of the pipeline. The torch engine runs nano on the CPU.
+"""Engines run the computing stages of the pipeline: reading, rebuilding, executing.
 
 Each stage is a thread of its own with a first-in-first-out queue, like the processors that they stand for; a call
 returns an awaitable, so the pipeline can queue work ahead and no stage waits for the event loop.
@@ -15,12 +15,13 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from sakura.backbone.attention import BlockKv, Inject, Plain
+from sakura.backbone.attention import Inject, Plain
 from sakura.backbone.editor import Editor, EditState
 from sakura.backbone.inputs import Request, Template
 from sakura.codec.interface import CacheGeometry, Codec, Decoder
 
-ShardKv = dict[int, BlockKv]
+ShardKv = np.ndarray  # float32 (matrices, rows, columns), contiguous: K and V of each block of a shard
+NO_KV = np.empty((0, 0, 0), np.float32)  # of processors that only take time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,29 +65,59 @@ class EngineRun(Protocol):
         ...
 
 
-class TorchEngine:
-    """nano-flux2 with torch on the CPU: one thread computes, another reconstructs."""
+class Executor(Protocol):
+    """Runs the blocks of a shard on the processor that it stands for. One thread at a time uses it.
+
+    ``name`` is what people see.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def run(self, state: EditState, blocks: range, kv: ShardKv | None) -> None:
+        """Run blocks of the step begun: on the active tokens with ``kv``, or on all tokens without."""
+        ...
+
+
+class TorchExecutor:
+    """torch on the CPU."""
 
     name = "torch, CPU"
 
-    def __init__(self, editor: Editor) -> None:
-        self.editor = editor
+    def run(self, state: EditState, blocks: range, kv: ShardKv | None) -> None:
+        if kv is None:
+            state.run_blocks(blocks.start, blocks.stop, Plain())
+            return
+        heads = torch.from_numpy(kv).unflatten(-1, (state.editor.runner.heads, -1))
+        cached = {block: (heads[None, 2 * index], heads[None, 2 * index + 1]) for index, block in enumerate(blocks)}
+        state.run_blocks(blocks.start, blocks.stop, Inject(cached))
+
+
+class Engine:
+    """Edits on this machine: one thread executes, another one reads and rebuilds."""
+
+    def __init__(self, editor: Editor, executor: Executor | None = None) -> None:
+        self.editor, self.executor = editor, executor or TorchExecutor()
         self.compute = ThreadPoolExecutor(1, thread_name_prefix="execute")
         self.helper = ThreadPoolExecutor(1, thread_name_prefix="reconstruct")
 
-    def start(self, template: Template, request: Request, geometry: CacheGeometry, codec: Codec) -> "TorchEngineRun":
-        return TorchEngineRun(self, template, request, geometry, codec)
+    @property
+    def name(self) -> str:
+        return self.executor.name
+
+    def start(self, template: Template, request: Request, geometry: CacheGeometry, codec: Codec) -> "LocalRun":
+        return LocalRun(self, template, request, geometry, codec)
 
     def close(self) -> None:
         self.compute.shutdown(wait=False, cancel_futures=True)
         self.helper.shutdown(wait=False, cancel_futures=True)
 
 
-class TorchEngineRun:
-    """One edit on the torch engine."""
+class LocalRun:
+    """One edit on an :class:`Engine`."""
 
     def __init__(
-        self, engine: TorchEngine, template: Template, request: Request, geometry: CacheGeometry, codec: Codec
+        self, engine: Engine, template: Template, request: Request, geometry: CacheGeometry, codec: Codec
     ) -> None:
         self.engine, self.geometry = engine, geometry
         self._make_decoder: Callable[[], Decoder] = lambda: codec.decoder(geometry, engine.editor.places(template))
@@ -131,13 +162,7 @@ class TorchEngineRun:
     def _reconstruct(self, shard: int, segments: Mapping[int, bytes]) -> tuple[ShardKv, Span]:
         start = time.monotonic()
         self.decoder.add(segments)
-        matrices = torch.from_numpy(self.decoder.shard(shard))
-        heads = self.engine.editor.runner.heads
-        blocks = matrices.unflatten(-1, (heads, -1))
-        kv = {
-            block: (blocks[None, 2 * index], blocks[None, 2 * index + 1])
-            for index, block in enumerate(self.geometry.blocks_of(shard))
-        }
+        kv = np.ascontiguousarray(self.decoder.shard(shard))
         return kv, Span(start, time.monotonic())
 
     def _execute(self, shard: int, kv: ShardKv | None) -> Span:
@@ -150,7 +175,7 @@ class TorchEngineRun:
                 self.state.begin_active(step)
         elif kv is not None:
             self.state.keep_active()
-        self.state.run_blocks(blocks.start, blocks.stop, Plain() if kv is None else Inject(kv))
+        self.engine.executor.run(self.state, blocks, kv)
         if blocks.stop == self.geometry.blocks:
             self.state.end_step()
         return Span(start, time.monotonic())

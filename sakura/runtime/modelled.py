@@ -9,7 +9,7 @@ import numpy as np
 from sakura.cloud.protocol import FETCH_HEADER_BYTES, PIECE_BYTES, SEGMENT_HEADER_BYTES
 from sakura.cloud.source import Arrival
 from sakura.network.trace import Trace
-from sakura.runtime.engine import ShardKv, Span
+from sakura.runtime.engine import NO_KV, ShardKv, Span
 
 # A fetch arrives in at most so many pieces, so that large caches do not mean many events, unless these were so large
 # that the link would seem silent between two of them.
@@ -159,7 +159,7 @@ class ModelledRun:
     async def reconstruct(self, shard: int, segments: Mapping[int, bytes]) -> tuple[ShardKv, Span]:
         self._read.update(segments)
         seconds = self._durations.read_s(segments) + self._durations.rebuild_s(shard, self._read)
-        return {}, await self._helper.work(seconds)
+        return NO_KV, await self._helper.work(seconds)
 
     def execute(self, shard: int, kv: ShardKv) -> Awaitable[Span]:
         return self._compute.work(self._durations.active_shard_s)

@@ -179,8 +179,12 @@ class Pipeline:
 
     async def _rebuild(self, shard: int) -> None:
         state, unread = self.state, self.reception.unread
-        segments = {segment: unread.pop(segment) for segment in state.ladder(shard).order if segment in unread}
-        self._tell_use(shard)
+        self._update_state()
+        spare_s = state.needed_s(shard) - state.reconstruct_s - state.now_s
+        # Reading takes time, too: a shard that execution waits for is read as far as it must be, the rest later.
+        wanted = state.ladder(shard).order if spare_s > 0 else self.reception.least[shard]
+        segments = {segment: unread.pop(segment) for segment in wanted if segment in unread}
+        self._tell_use(shard, spare_s)
         kv, span = await self._damaged_or(self.run.reconstruct(shard, segments))
         state.reconstruct_s = (state.reconstruct_s + span.end - span.start) / 2
         tell_span(self.emit, self.clock, "reconstruct", shard, span)
@@ -195,10 +199,9 @@ class Pipeline:
         except ValueError as error:  # checksums are right, so sending it again would not help
             raise ShardDamagedError(str(error).rstrip(".")) from error
 
-    def _tell_use(self, shard: int) -> None:
+    def _tell_use(self, shard: int, spare_s: float) -> None:
         """Record how finely a shard is rebuilt, and how long before it is needed."""
-        self._update_state()
-        used = self.reception.rung_there(shard)
+        used = self.reception.rung_read(shard)
         representation = used.representation
         self.emit(
             ShardUsed(
@@ -208,7 +211,7 @@ class Pipeline:
                 left_bits=representation.left_bits,
                 right_bits=representation.right_bits,
                 distortion=used.distortion,
-                slack_s=self.state.needed_s(shard) - self.state.reconstruct_s - self.clock.now(),
+                slack_s=spare_s,
                 cut=not self.reception.chosen[shard] <= self.state.arrived,
             )
         )

@@ -279,10 +279,10 @@ class Reception:
         least = self.least.get(shard)
         return least is not None and least <= self.state.arrived
 
-    def rung_there(self, shard: int) -> Rung:
-        """The finest representation of a shard of which everything has come; the coarsest if none has."""
-        ladder, arrived = self.state.ladder(shard), self.state.arrived
-        there = (rung for rung in reversed(ladder.rungs) if arrived.issuperset(ladder.segments(rung)))
+    def rung_read(self, shard: int) -> Rung:
+        """The finest representation of a shard of which everything has been read; the coarsest if none has."""
+        ladder, read = self.state.ladder(shard), self.state.arrived - self.unread.keys()
+        there = (rung for rung in reversed(ladder.rungs) if read.issuperset(ladder.segments(rung)))
         return next(there, ladder.rungs[0])
 
     def wait_s(self, shard: int) -> float:

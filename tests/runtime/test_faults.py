@@ -39,7 +39,7 @@ from sakura.network.library import constant_trace
 from sakura.network.trace import Trace, checked_trace
 from sakura.pictures import from_png
 from sakura.runtime.device import MAX_STREAMS_IN_VAIN, Device, Job, _Opened
-from sakura.runtime.engine import ShardKv, Span, TorchEngineRun
+from sakura.runtime.engine import LocalRun, ShardKv, Span
 from sakura.templates import TemplateLibrary
 
 E = TypeVar("E")
@@ -51,14 +51,14 @@ FACE = "tiny-face"
 @pytest.fixture(autouse=True)
 def slowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes what a shard takes known, so that a busy processor changes little."""
-    execute = TorchEngineRun._execute
+    execute = LocalRun._execute
 
-    def slowly(run: TorchEngineRun, shard: int, kv: ShardKv | None) -> Span:
+    def slowly(run: LocalRun, shard: int, kv: ShardKv | None) -> Span:
         span = execute(run, shard, kv)
         time.sleep(max(0.0, (FULL_S if kv is None else ACTIVE_S) - (span.end - span.start)))
         return Span(span.start, time.monotonic())
 
-    monkeypatch.setattr(TorchEngineRun, "_execute", slowly)
+    monkeypatch.setattr(LocalRun, "_execute", slowly)
 
 
 @contextlib.asynccontextmanager

@@ -13,6 +13,7 @@ from sakura.cloud.protocol import FETCH_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from sakura.cloud.source import Arrival
 from sakura.network.library import constant_trace
 from sakura.network.trace import checked_trace
+from sakura.runtime.engine import NO_KV
 from sakura.runtime.modelled import Durations, ModelledRun, ModelledSource
 from sakura.runtime.virtual_time import run_virtually
 
@@ -129,7 +130,7 @@ async def execute_and_rebuild(changes: dict[str, Any]) -> list[float]:
     run = ModelledRun(durations(**changes))
     await run.read({0: b"", 1: b""})
     first, (_, second), third = await asyncio.gather(
-        run.execute(0, {}), run.reconstruct(1, {1: b"", 2: b""}), run.execute_locally(1)
+        run.execute(0, NO_KV), run.reconstruct(1, {1: b"", 2: b""}), run.execute_locally(1)
     )
     assert (await run.picture()).dtype == np.uint8
     return [first.start, first.end, second.start, second.end, third.start, third.end]
@@ -148,7 +149,7 @@ def test_rebuilding_takes_its_turn_where_it_shares_the_processor() -> None:
 def test_a_hot_device_is_slower() -> None:
     async def program() -> list[float]:
         run = ModelledRun(durations(speed_share=lambda at_s: 1.0 if at_s < 1.5 else 0.5))
-        spans = await asyncio.gather(*(run.execute(shard, {}) for shard in range(3)))
+        spans = await asyncio.gather(*(run.execute(shard, NO_KV) for shard in range(3)))
         return [span.end for span in spans]
 
     assert run_virtually(program()) == pytest.approx([1, 2, 4])

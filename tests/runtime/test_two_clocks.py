@@ -23,7 +23,7 @@ from sakura.control.interface import StreamState
 from sakura.events import AnyEvent, LaneFinished
 from sakura.network.trace import checked_trace
 from sakura.runtime.clock import RunClock
-from sakura.runtime.engine import EngineRun, ShardKv, Span
+from sakura.runtime.engine import NO_KV, EngineRun, ShardKv, Span
 from sakura.runtime.modelled import Durations, ModelledRun, ModelledSource
 from sakura.runtime.pipeline import Pipeline
 from sakura.templates import TemplateLibrary
@@ -54,7 +54,7 @@ class SleepingRun:
         pass
 
     async def reconstruct(self, shard: int, segments: Mapping[int, bytes]) -> tuple[ShardKv, Span]:
-        return {}, await self._sleep(self._helper, REBUILD_S)
+        return NO_KV, await self._sleep(self._helper, REBUILD_S)
 
     def execute(self, shard: int, kv: ShardKv) -> Awaitable[Span]:
         return self._sleep(self._compute, ACTIVE_S)

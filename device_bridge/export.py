@@ -1,0 +1,352 @@
+"""Shards of a FLUX.2 transformer as ONNX files: active tokens and cached K/V in, active tokens out.
+
+All shards of a kind (so many double-stream blocks, so many single-stream ones) have the same graph and differ in
+their weights, so a kind is traced once. On the CPU, token counts stay open: the same file runs the active tokens with
+a cache, and all tokens with an empty one. An NPU wants fixed counts (a bucket); there a ``key_bias`` hides the padding.
+
+A folder of shards holds ``manifest.json``, one ``.onnx`` file a shard, and for each a ``.check.safetensors`` with
+inputs and what they must give, so that a device can test an engine before it trusts it.
+"""
+
+import dataclasses
+import logging
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+import onnx_ir
+import onnxruntime
+import torch
+from diffusers import Flux2Transformer2DModel
+from safetensors.numpy import load_file, save_file
+from torch import nn
+
+from device_bridge.engines.speed import typical_template
+from sakura.backbone.attention import AttentionHook, attention
+from sakura.backbone.editor import Editor
+from sakura.errors import UserError
+
+MANIFEST_VERSION = 1
+OPSET = 18  # boolean masks and some shapes of later ones are refused by the NPU's compiler
+# Relative error of what a shard adds to its tokens. The residual would hide an error: K/V change only a part of that.
+MAX_ERROR = {"fp32": 1e-4, "fp16": 2e-2}
+CHECK_SEED = 0
+
+Precision = Literal["fp32", "fp16"]
+
+
+class ShardInput(msgspec.Struct, frozen=True):
+    """One input of a shard; a string in ``shape`` is a token count that the session fixes or leaves open."""
+
+    name: str
+    shape: list[int | str]
+
+
+class ShardFile(msgspec.Struct, frozen=True):
+    """Blocks ``first`` to ``last`` (exclusive). ``error`` is the relative error of its delta against torch."""
+
+    file: str
+    check: str
+    first: int
+    last: int
+    double_blocks: int
+    inputs: list[ShardInput]
+    outputs: list[str]
+    error: float
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a folder of exported shards holds. ``model`` is the fingerprint of the weights."""
+
+    version: int
+    model: str
+    precision: Precision
+    padded: bool
+    blocks_per_shard: int
+    text_tokens: int
+    shards: list[ShardFile]
+
+
+def read_manifest(folder: Path, fingerprint: str) -> Manifest:
+    """Raises UserError where a folder holds no shards that this version can use, or those of another model."""
+    path = folder / "manifest.json"
+    try:
+        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+    except FileNotFoundError:
+        raise UserError(f"{folder} holds no exported shards; run python -m device_bridge export first.") from None
+    except msgspec.DecodeError as error:
+        raise UserError(f"{path} is damaged ({error}); export the shards again.") from error
+    if manifest.version != MANIFEST_VERSION:
+        raise UserError(f"{path} is of version {manifest.version}, not {MANIFEST_VERSION}; export the shards again.")
+    if manifest.model != fingerprint:
+        raise UserError(f"The shards in {folder} are not of this checkpoint; export them again.")
+    return manifest
+
+
+class _CachedAttention:
+    """Attention of the tokens present to themselves and to cached K and V of (matrices, rows, heads, head_dim)."""
+
+    def __init__(self, cached: torch.Tensor, key_bias: torch.Tensor | None) -> None:
+        self.cached, self.key_bias = cached, key_bias
+
+    def attend(self, block: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        keys = torch.cat([key, self.cached[2 * block][None]], 1)
+        values = torch.cat([value, self.cached[2 * block + 1][None]], 1)
+        return attention(query, keys, values, self.key_bias)
+
+
+class ShardModule(nn.Module):
+    """Consecutive blocks of FLUX.2, double-stream ones first, with everything that they depend on as an input.
+
+    ``transformer`` has these blocks and no others, see :func:`shard_module`.
+    """
+
+    def __init__(self, transformer: Flux2Transformer2DModel, *, padded: bool) -> None:
+        super().__init__()
+        self._hook = [AttentionHook(transformer)]  # in a list, so that the transformer is no module of this one
+        self.padded = padded
+        self.double_blocks = len(transformer.transformer_blocks)
+        self.blocks = nn.ModuleList([*transformer.transformer_blocks, *transformer.single_transformer_blocks])
+        self.heads: int = transformer.config["num_attention_heads"]
+        self.head_dim: int = transformer.config["attention_head_dim"]
+
+    @property
+    def width(self) -> int:
+        return self.heads * self.head_dim
+
+    @property
+    def inputs(self) -> list[ShardInput]:
+        """Their names, their order and their shapes; P, T and N count picture, text and all active tokens."""
+        matrices = 2 * len(self.blocks)
+        single = len(self.blocks) - self.double_blocks
+        tokens: list[ShardInput] = []
+        if self.double_blocks:
+            tokens += [ShardInput("picture", [1, "P", self.width]), ShardInput("text", [1, "T", self.width])]
+            tokens += [ShardInput(f"modulation_{name}", [1, 6 * self.width]) for name in ("picture", "text")]
+        else:
+            tokens += [ShardInput("tokens", [1, "N", self.width])]
+        if single:
+            tokens += [ShardInput("modulation_single", [1, 3 * self.width])]
+        tokens += [ShardInput(name, ["N", self.head_dim]) for name in ("cosine", "sine")]
+        tokens += [ShardInput("cached", [matrices, "R", self.width])]
+        return [*tokens, ShardInput("key_bias", ["N + R"])] if self.padded else tokens
+
+    @property
+    def outputs(self) -> list[str]:
+        return ["picture_out", "text_out"] if self.double_blocks == len(self.blocks) else ["tokens_out"]
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        given = dict(zip((each.name for each in self.inputs), inputs, strict=True))
+        rotary = given["cosine"], given["sine"]
+        cached = given["cached"].unflatten(-1, (self.heads, self.head_dim))
+        self._hook[0].policy = _CachedAttention(cached, given.get("key_bias"))
+        picture, text = given.get("picture", given.get("tokens")), given.get("text")
+        assert picture is not None
+        for number, block in enumerate(self.blocks):
+            if number < self.double_blocks:
+                text, picture = block(
+                    hidden_states=picture,
+                    encoder_hidden_states=text,
+                    temb_mod_img=given["modulation_picture"],
+                    temb_mod_txt=given["modulation_text"],
+                    image_rotary_emb=rotary,
+                )
+                continue
+            if text is not None:
+                picture, text = torch.cat([text, picture], 1), None
+            picture = block(
+                hidden_states=picture,
+                encoder_hidden_states=None,
+                temb_mod=given["modulation_single"],
+                image_rotary_emb=rotary,
+            )
+        return (picture,) if text is None else (picture, text)
+
+
+def shard_module(
+    config: Mapping[str, object], double: int, single: int, dtype: torch.dtype, *, padded: bool
+) -> ShardModule:
+    """A shard with so many double-stream and single-stream blocks of a transformer's config, weights untrained."""
+    transformer = Flux2Transformer2DModel.from_config(config, num_layers=double, num_single_layers=single)
+    return ShardModule(transformer, padded=padded).to(dtype).eval().requires_grad_(False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """Token counts of one run of a shard: text, picture (or other) tokens that are computed, and cached rows."""
+
+    text: int
+    picture: int
+    cached: int
+
+    def of(self, name: str) -> int:
+        sizes = {"T": self.text, "P": self.picture, "N": self.text + self.picture, "R": self.cached}
+        return sum(sizes[each] for each in name.split(" + "))
+
+    def shape(self, shape: list[int | str]) -> tuple[int, ...]:
+        return tuple(self.of(side) if isinstance(side, str) else side for side in shape)
+
+
+def typical_counts(editor: Editor) -> Counts:
+    """Those of an edit with a reference and a mask of the usual size."""
+    layout = editor.layout(typical_template(editor))
+    return Counts(layout.text_tokens, len(layout.active) - layout.text_tokens, len(layout.reusable))
+
+
+def example_inputs(module: ShardModule, counts: Counts, seed: int = CHECK_SEED) -> list[torch.Tensor]:
+    """Random inputs of the sizes that they have in use; RoPE factors lie on the unit circle."""
+    generator = torch.Generator().manual_seed(seed)
+    given = [torch.randn(counts.shape(each.shape), generator=generator) for each in module.inputs]
+    names = [each.name for each in module.inputs]
+    angles = 3 * given[names.index("cosine")]
+    given[names.index("cosine")], given[names.index("sine")] = angles.cos(), angles.sin()
+    for name in names:
+        if name.startswith("modulation"):
+            given[names.index(name)] *= 0.5
+    if module.padded:
+        given[-1] = torch.zeros_like(given[-1])
+    return given
+
+
+def added(module: ShardModule | ShardFile, given: list[np.ndarray], results: list[np.ndarray]) -> np.ndarray:
+    """What a shard adds to its tokens, flat: results less inputs."""
+    names = [each.name for each in module.inputs]
+    if module.outputs == ["picture_out", "text_out"]:
+        before = [given[names.index("picture")], given[names.index("text")]]
+    elif "tokens" in names:
+        before = [given[names.index("tokens")]]
+    else:
+        before = [np.concatenate([given[names.index("text")], given[names.index("picture")]], 1)]
+    return np.concatenate([(after - start).ravel() for after, start in zip(results, before, strict=True)])
+
+
+def relative_error(found: np.ndarray, wanted: np.ndarray) -> float:
+    return float(np.linalg.norm(found.astype(np.float64) - wanted) / np.linalg.norm(wanted.astype(np.float64)))
+
+
+def _trace(module: ShardModule, counts: Counts) -> onnx_ir.Model:
+    dtype = next(module.parameters()).dtype
+    given = tuple(each.to(dtype) for each in example_inputs(module, counts))
+    open_sides = tuple(
+        {side: torch.export.Dim.DYNAMIC for side, count in enumerate(each.shape) if isinstance(count, str)} or None
+        for each in module.inputs
+    )
+    for name in ("torch.onnx", "onnxscript", "onnx_ir"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            module,
+            given,
+            dynamo=True,
+            opset_version=OPSET,
+            dynamic_shapes=(open_sides,),
+            input_names=[each.name for each in module.inputs],
+            output_names=module.outputs,
+            optimize=False,  # would fold weights into others, of which there is one set a shard
+            verbose=False,
+        )
+    assert program is not None
+    model: onnx_ir.Model = program.model
+    for value, described in zip(model.graph.inputs, module.inputs, strict=True):
+        value.shape = onnx_ir.Shape(described.shape)
+    return model
+
+
+def _split(double_blocks: int, first: int, last: int) -> tuple[int, int]:
+    double = max(0, min(last, double_blocks) - first)
+    return double, last - first - double
+
+
+def export_shards(
+    transformer: Flux2Transformer2DModel,
+    folder: Path,
+    *,
+    fingerprint: str,
+    blocks_per_shard: int,
+    counts: Counts,
+    precision: Precision = "fp32",
+    padded: bool = False,
+    progress: Callable[[float], None] = lambda done: None,
+) -> Manifest:
+    """Write the shards of a transformer to ``folder``, which is replaced as a whole when all of them are right.
+
+    ``counts`` are typical ones, for tracing and checking. Raises UserError where a shard does not do what torch does.
+    """
+    every = [*transformer.transformer_blocks, *transformer.single_transformer_blocks]
+    if len(every) % blocks_per_shard:
+        raise UserError(f"{len(every)} blocks do not make shards of {blocks_per_shard}; choose a divisor.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as name:
+        part = Path(name)
+        shards = []
+        kinds: dict[tuple[int, int], tuple[onnx_ir.Model, ShardModule]] = {}
+        for first in range(0, len(every), blocks_per_shard):
+            last = first + blocks_per_shard
+            kind = _split(len(transformer.transformer_blocks), first, last)
+            if kind not in kinds:
+                dtype = torch.float32 if precision == "fp32" else torch.float16
+                traced = _trace(shard_module(transformer.config, *kind, dtype, padded=padded), counts)
+                kinds[kind] = traced, shard_module(transformer.config, *kind, torch.float32, padded=padded)
+            model, module = kinds[kind]
+            module.blocks.load_state_dict(nn.ModuleList(every[first:last]).state_dict())
+            shards.append(_write_shard(part, model, module, first, precision, counts))
+            progress(last / len(every))
+        manifest = Manifest(MANIFEST_VERSION, fingerprint, precision, padded, blocks_per_shard, counts.text, shards)
+        (part / "manifest.json").write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
+        shutil.rmtree(folder, ignore_errors=True)
+        part.rename(folder)
+        part.mkdir()  # for the end of the temporary directory
+    return manifest
+
+
+def _write_shard(
+    folder: Path, model: onnx_ir.Model, module: ShardModule, first: int, precision: Precision, counts: Counts
+) -> ShardFile:
+    last = first + len(module.blocks)
+    name = f"shard-{first:02}-{last - 1:02}"
+    half = np.float16 if precision == "fp16" else np.float32
+    weights = {f"blocks.{key}": value.numpy().astype(half) for key, value in module.blocks.state_dict().items()}
+    for key, value in model.graph.initializers.items():
+        if key in weights:
+            value.const_value = onnx_ir.tensor(weights[key], name=key)
+    onnx_ir.save(model, folder / f"{name}.onnx")
+    given = example_inputs(module, counts)
+    results = [each.numpy() for each in module(*given)]
+    names = [each.name for each in module.inputs]
+    check = {f"in.{key}": value.numpy().astype(half) for key, value in zip(names, given, strict=True)}
+    check |= {f"out.{key}": value for key, value in zip(module.outputs, results, strict=True)}
+    save_file(check, folder / f"{name}.check.safetensors")
+    described = ShardFile(
+        f"{name}.onnx",
+        f"{name}.check.safetensors",
+        first,
+        last,
+        module.double_blocks,
+        module.inputs,
+        module.outputs,
+        error=0.0,
+    )
+    session = onnxruntime.InferenceSession(folder / described.file, providers=["CPUExecutionProvider"])
+    error = self_test(session, described, folder)
+    if not error <= MAX_ERROR[precision]:
+        raise UserError(
+            f"Blocks {first} to {last - 1} exported as {precision} are wrong by {100 * error:.2g} % of what they add; "
+            "this is a bug of the exporter's versions: use the versions of requirements.txt."
+        )
+    return msgspec.structs.replace(described, error=error)
+
+
+def self_test(session: onnxruntime.InferenceSession, shard: ShardFile, folder: Path) -> float:
+    """Relative error of what a session adds to its tokens, against what torch added when the shard was exported."""
+    stored = load_file(folder / shard.check)
+    given = {each.name: stored[f"in.{each.name}"] for each in shard.inputs}
+    results = session.run(shard.outputs, given)
+    wanted = [stored[f"out.{name}"] for name in shard.outputs]
+    inputs = [value.astype(np.float32) for value in given.values()]
+    return relative_error(added(shard, inputs, results), added(shard, inputs, wanted))
