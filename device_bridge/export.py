@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 import onnx_ir
 import onnxruntime
+import onnxscript.optimizer
 import torch
 from diffusers import Flux2Transformer2DModel
 from safetensors.numpy import load_file, save_file
@@ -36,6 +37,8 @@ OPSET = 18  # boolean masks and some shapes of later ones are refused by the NPU
 # Relative error of what a shard adds to its tokens. The residual would hide an error: K/V change only a part of that.
 MAX_ERROR = {"fp32": 1e-4, "fp16": 2e-2}
 CHECK_SEED = 0
+
+_WEIGHTS = "blocks."  # what the names of a shard's weights begin with
 
 Precision = Literal["fp32", "fp16"]
 
@@ -100,6 +103,23 @@ class _CachedAttention:
         return attention(query, keys, values, self.key_bias)
 
 
+class _DividingRmsNorm(nn.Module):
+    """RMSNorm that divides by the root instead of multiplying by its reciprocal.
+
+    The NPU's compiler takes the latter, followed by the weights, for an operation of its own and gets it wrong: off by
+    more than the result in fp32 (QAIRT of onnxruntime-qnn 2.7.0, any SoC).
+    """
+
+    def __init__(self, norm: nn.RMSNorm) -> None:
+        super().__init__()
+        self.eps, self.weight = norm.eps, norm.weight
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        numbers = hidden_states.float()
+        root = (numbers.square().mean(-1, keepdim=True) + self.eps).sqrt()
+        return (numbers / root * self.weight).to(hidden_states.dtype)
+
+
 class ShardModule(nn.Module):
     """Consecutive blocks of FLUX.2, double-stream ones first, with everything that they depend on as an input.
 
@@ -112,6 +132,10 @@ class ShardModule(nn.Module):
         self.padded = padded
         self.double_blocks = len(transformer.transformer_blocks)
         self.blocks = nn.ModuleList([*transformer.transformer_blocks, *transformer.single_transformer_blocks])
+        for block in self.blocks:
+            for name, norm in block.attn.named_children():
+                if isinstance(norm, nn.RMSNorm):
+                    setattr(block.attn, name, _DividingRmsNorm(norm))
         self.heads: int = transformer.config["num_attention_heads"]
         self.head_dim: int = transformer.config["attention_head_dim"]
 
@@ -173,7 +197,10 @@ def shard_module(
 ) -> ShardModule:
     """A shard with so many double-stream and single-stream blocks of a transformer's config, weights untrained."""
     transformer = Flux2Transformer2DModel.from_config(config, num_layers=double, num_single_layers=single)
-    return ShardModule(transformer, padded=padded).to(dtype).eval().requires_grad_(False)
+    module = ShardModule(transformer, padded=padded).to(dtype).eval().requires_grad_(False)
+    for weight in module.parameters():  # equal ones would be merged into one
+        weight.uniform_(-0.1, 0.1)
+    return module
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,14 +275,20 @@ def _trace(module: ShardModule, counts: Counts) -> onnx_ir.Model:
             dynamic_shapes=(open_sides,),
             input_names=[each.name for each in module.inputs],
             output_names=module.outputs,
-            optimize=False,  # would fold weights into others, of which there is one set a shard
+            optimize=False,  # would fold weights away, of which there is one set a shard
             verbose=False,
         )
-    assert program is not None
-    model: onnx_ir.Model = program.model
+        assert program is not None
+        model: onnx_ir.Model = program.model
+        onnxscript.optimizer.optimize_ir(model, should_fold=_without_weights)
     for value, described in zip(model.graph.inputs, module.inputs, strict=True):
         value.shape = onnx_ir.Shape(described.shape)
     return model
+
+
+def _without_weights(node: onnx_ir.Node) -> bool | None:
+    """Whether a node may be folded into a constant; None leaves it to the optimizer."""
+    return False if any(each is not None and (each.name or "").startswith(_WEIGHTS) for each in node.inputs) else None
 
 
 def _split(double_blocks: int, first: int, last: int) -> tuple[int, int]:
@@ -311,10 +344,9 @@ def _write_shard(
     last = first + len(module.blocks)
     name = f"shard-{first:02}-{last - 1:02}"
     half = np.float16 if precision == "fp16" else np.float32
-    weights = {f"blocks.{key}": value.numpy().astype(half) for key, value in module.blocks.state_dict().items()}
-    for key, value in model.graph.initializers.items():
-        if key in weights:
-            value.const_value = onnx_ir.tensor(weights[key], name=key)
+    weights = {f"{_WEIGHTS}{key}": value.numpy().astype(half) for key, value in module.blocks.state_dict().items()}
+    for key, value in weights.items():
+        model.graph.initializers[key].const_value = onnx_ir.tensor(value, name=key)
     onnx_ir.save(model, folder / f"{name}.onnx")
     given = example_inputs(module, counts)
     results = [each.numpy() for each in module(*given)]
