@@ -12,6 +12,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Serve the SAKURA page with its cloud and one local device.")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
     parser.add_argument("--port", type=int, default=7860, help="port of the page (default: 7860)")
+    parser.add_argument("--bridge-host", default="127.0.0.1", help="address for devices (default: this machine only)")
+    parser.add_argument("--bridge-port", type=int, default=0, help="port for devices (default: any free one)")
+    parser.add_argument("--certificate", help="PEM file with certificate and key; devices then connect with wss")
     options = parser.parse_args()
     if not 0 < options.port < 65536:
         sys.exit(f"{options.port} is no port; choose one from 1 to 65535 with --port.")
@@ -31,13 +34,18 @@ def main() -> None:
             )
     try:
         # The roles start while the page's libraries load.
+        from device_bridge.addresses import tls_from
         from sakura.errors import UserError
         from sakura.lab.service import Lab
         from sakura.studio import LocalRoles, Studio
     except ModuleNotFoundError as error:
         sys.exit(f"The package {error.name} is missing; run `make install`.")
     print("Starting the cloud, the device and the page", flush=True)  # noqa: T201
-    studio = Studio()
+    try:
+        tls = tls_from(options.certificate) if options.certificate else None
+        studio = Studio(host=options.bridge_host, hub_port=options.bridge_port, tls=tls)
+    except (UserError, OSError) as error:
+        sys.exit(f"Devices cannot connect at {options.bridge_host}:{options.bridge_port}: {error}")
     try:
         with LocalRoles(studio, wait=False) as roles, Lab(studio.library, studio.busy) as lab:
             from ui.page import build_page, launch_options

@@ -1,7 +1,10 @@
 """The device's side of the bridge: connects to a hub, prepares templates, runs jobs, sends events."""
 
 import asyncio
+import collections
+import contextlib
 import logging
+import ssl
 import time
 from collections.abc import Callable
 
@@ -13,9 +16,12 @@ from device_bridge.protocol import (
     MAX_MESSAGE_BYTES,
     PING_INTERVAL_S,
     PING_TIMEOUT_S,
-    VERSION,
+    VERSIONS,
     Accepted,
+    ClockProbe,
+    ClockReply,
     DeviceHello,
+    EngineReport,
     FromDevice,
     NotPrepared,
     Prepare,
@@ -28,15 +34,20 @@ from device_bridge.protocol import (
     decode_to_device,
     encode,
 )
+from device_bridge.telemetry import read_status
 from sakura.errors import UserError
-from sakura.events import AnyEvent, RunFailed, is_last
+from sakura.events import AnyEvent, RunFailed, RunFinished, RunStarted, StepFinished, is_last
 from sakura.pictures import from_png
 from sakura.runtime.device import Device, Job
 
 log = logging.getLogger(__name__)
 
-OUTBOX_MESSAGES = 4096
 EVENTS_WAIT_S = 0.02
+MAX_WAITING_EVENTS = 1024  # of a run, before those that only tell of progress are left out
+MAX_WAITING_MESSAGES = 256
+STATUS_S = 5.0
+FIRST_PAUSE_S, MAX_PAUSE_S, LONG_SESSION_S = 0.05, 10.0, 5.0
+ESSENTIAL = RunStarted, StepFinished, RunFinished, RunFailed
 
 
 class RejectedError(Exception):
@@ -44,10 +55,26 @@ class RejectedError(Exception):
 
 
 class Agent:
-    """Keeps a device connected to a hub, coming back with growing pauses when the connection is lost."""
+    """Keeps a device connected to a hub, coming back with growing pauses when the connection is lost.
 
-    def __init__(self, device: Device, hub_url: str, token: str) -> None:
-        self.device, self.hub_url, self.token = device, hub_url, token
+    A device is known by its ``token``; without one, it is paired with a ``pairing_code`` and ``on_token`` gets the
+    token for the next time. ``tls`` is for wss with a certificate that the system does not know.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        hub_url: str,
+        token: str = "",
+        *,
+        pairing_code: str = "",
+        on_token: Callable[[str], None] = lambda token: None,
+        engine: EngineReport | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.device, self.hub_url, self.token, self.tls = device, hub_url, token, tls
+        self.pairing_code, self.on_token = pairing_code, on_token
+        self.engine = engine or EngineReport(device.engine.name)
 
     async def run(self) -> None:
         """Serve until cancelled. Raises RejectedError."""
@@ -57,32 +84,72 @@ class Agent:
             "ping_interval": PING_INTERVAL_S,
             "ping_timeout": PING_TIMEOUT_S,
             "proxy": None,
+            **({"ssl": self.tls} if self.tls else {}),
         }
+        pause_s = FIRST_PAUSE_S  # before going back to a hub that answers; connect() has its own for one that does not
         async for connection in connect(self.hub_url, **options):  # type: ignore[arg-type]
-            try:
+            began_s = time.monotonic()
+            with contextlib.suppress(ConnectionClosed):
                 await _Session(self, connection).run()
-            except ConnectionClosed:
-                log.warning("The connection to %s was lost; trying again.", self.hub_url)
+            pause_s = FIRST_PAUSE_S if time.monotonic() - began_s > LONG_SESSION_S else min(2 * pause_s, MAX_PAUSE_S)
+            log.warning("The connection to %s was lost; trying again.", self.hub_url)
+            await asyncio.sleep(pause_s)
+
+    def hello(self) -> DeviceHello:
+        code = "" if self.token else self.pairing_code
+        return DeviceHello(VERSIONS, self.device.name, self.engine, self.token, code)
+
+    def accepted(self, message: Accepted) -> None:
+        log.info("Connected to %s as %s.", self.hub_url, message.device_id)
+        if message.token:
+            self.token = message.token
+            self.on_token(message.token)
 
 
-class _Batcher:
-    """Collects a run's events for a moment, since a message costs more than an event; the last one goes at once."""
+class _Outbox:
+    """What waits to be sent. Events of a run are sent together; a hub that reads slowly makes nobody wait.
 
-    def __init__(self, send: Callable[[list[AnyEvent]], None]) -> None:
-        self._send = send
-        self._events: list[AnyEvent] = []
+    When too many events of a run wait, the oldest that only tell of progress are left out, and counted.
+    """
 
-    def __call__(self, event: AnyEvent) -> None:
-        self._events.append(event)
+    def __init__(self) -> None:
+        self._messages: collections.deque[FromDevice] = collections.deque()
+        self._events: dict[str, list[AnyEvent]] = {}
+        self._dropped: collections.Counter[str] = collections.Counter()
+        self._filled, self._urgent = asyncio.Event(), asyncio.Event()
+
+    def put(self, message: FromDevice) -> None:
+        """Raises ConnectionError when the hub has taken nothing for so long that too much waits."""
+        if len(self._messages) >= MAX_WAITING_MESSAGES:
+            raise ConnectionError("The hub takes no messages")
+        self._messages.append(message)
+        self._filled.set()
+        self._urgent.set()
+
+    def put_event(self, run_id: str, event: AnyEvent) -> None:
+        waiting = self._events.setdefault(run_id, [])
+        waiting.append(event)
+        if len(waiting) > MAX_WAITING_EVENTS:
+            oldest = next((index for index, each in enumerate(waiting) if not isinstance(each, ESSENTIAL)), 0)
+            del waiting[oldest]
+            self._dropped[run_id] += 1
+        self._filled.set()
         if is_last(event):
-            self._flush()
-        elif len(self._events) == 1:
-            asyncio.get_running_loop().call_later(EVENTS_WAIT_S, self._flush)
+            self._urgent.set()
 
-    def _flush(self) -> None:
-        if self._events:
-            self._send(self._events)
-            self._events = []
+    async def send_all(self, connection: ClientConnection) -> None:
+        """Send what comes, for ever. Raises ConnectionClosed."""
+        while True:
+            await self._filled.wait()
+            with contextlib.suppress(TimeoutError):  # wait for more events: a message costs more than an event
+                await asyncio.wait_for(self._urgent.wait(), EVENTS_WAIT_S)
+            self._filled.clear()
+            self._urgent.clear()
+            while self._messages:
+                await connection.send(encode(self._messages.popleft()))
+            for run_id in list(self._events):
+                events = self._events.pop(run_id)
+                await connection.send(encode(RunEvents(run_id, events, self._dropped.pop(run_id, 0))))
 
 
 class _Session:
@@ -90,26 +157,31 @@ class _Session:
 
     def __init__(self, agent: Agent, connection: ClientConnection) -> None:
         self.agent, self.device, self.connection = agent, agent.device, connection
-        self.outbox: asyncio.Queue[FromDevice] = asyncio.Queue(OUTBOX_MESSAGES)
+        self.outbox = _Outbox()
         self.jobs: dict[str, asyncio.Task[None]] = {}
         self.others: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        hello = DeviceHello(VERSION, self.agent.token, self.device.name, self.device.engine.name)
-        await self.connection.send(encode(hello))
-        sender = asyncio.create_task(self._send())
+        await self.connection.send(encode(self.agent.hello()))
+        background = [
+            asyncio.create_task(self.outbox.send_all(self.connection)),
+            asyncio.create_task(self._tell_status()),
+        ]
         try:
             async for data in self.connection:
                 self._handle(data if isinstance(data, bytes) else data.encode())
+        except ConnectionError as error:
+            log.warning("%s; connecting anew.", error)
         finally:
-            tasks = [sender, *self.jobs.values(), *self.others]
+            tasks = [*background, *self.jobs.values(), *self.others]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _send(self) -> None:
+    async def _tell_status(self) -> None:
         while True:
-            await self.connection.send(encode(await self.outbox.get()))
+            self.outbox.put(read_status())
+            await asyncio.sleep(STATUS_S)
 
     def _handle(self, data: bytes) -> None:
         try:
@@ -119,9 +191,13 @@ class _Session:
             return
         match message:
             case Accepted():
-                log.info("Connected to %s as %s.", self.agent.hub_url, message.device_id)
+                self.agent.accepted(message)
             case Rejected():
-                raise RejectedError(message.reason)
+                if message.final:
+                    raise RejectedError(message.reason)
+                log.warning("The hub says: %s", message.reason)
+            case ClockProbe():
+                self.outbox.put(ClockReply(message.sent_s, time.monotonic()))
             case Prepare():
                 task = asyncio.create_task(self._prepare(message))
                 self.others.add(task)
@@ -141,21 +217,20 @@ class _Session:
             prepared = await self.device.prepare(
                 template_id,
                 message.cloud_url,
-                lambda done: self.outbox.put_nowait(Preparing(template_id, codec, done)),
+                lambda done: self.outbox.put(Preparing(template_id, codec, done)),
                 codec,
             )
         except UserError as error:
-            self.outbox.put_nowait(NotPrepared(template_id, codec, str(error)))
+            self.outbox.put(NotPrepared(template_id, codec, str(error)))
             return
         profile = prepared.profile
-        self.outbox.put_nowait(
-            Prepared(template_id, codec, prepared.geometry, profile.active_step_s, profile.full_step_s)
-        )
+        self.outbox.put(Prepared(template_id, codec, prepared.geometry, profile.active_step_s, profile.full_step_s))
 
     async def _run(self, message: RunJob) -> None:
         began = time.perf_counter()
 
-        emit = _Batcher(lambda events: self.outbox.put_nowait(RunEvents(message.run_id, events)))
+        def emit(event: AnyEvent) -> None:
+            self.outbox.put_event(message.run_id, event)
 
         def fail(reason: str) -> None:
             emit(RunFailed(at_s=time.perf_counter() - began, reason=reason))

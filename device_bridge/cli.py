@@ -1,11 +1,17 @@
 """Command line of the bridge."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+Model = Annotated[Path | None, typer.Option(help="Checkpoint folder; the shipped one if absent.")]
+Engine = Annotated[
+    str, typer.Option(help="auto, torch-cpu, onnxruntime-cpu, qnn-htp (Snapdragon) or qnn-htp-emulator (slow).")
+]
+Threads = Annotated[int, typer.Option(min=1, max=64, help="Threads that execution may use.")]
 
 
 @app.callback()
@@ -15,23 +21,89 @@ def main() -> None:
 
 @app.command()
 def agent(
-    connect: Annotated[str, typer.Option(help="Address of the studio's hub, ws://HOST:PORT.")],
-    token: Annotated[str, typer.Option(help="The hub's token.", envvar="SAKURA_DEVICE_TOKEN")] = "",
-    name: Annotated[str, typer.Option(help="What people see.")] = "Laptop CPU",
-    model: Annotated[Path | None, typer.Option(help="Checkpoint folder; the shipped one if absent.")] = None,
-    threads: Annotated[int, typer.Option(min=1, max=64, help="Threads that execution may use.")] = 1,
+    connect: Annotated[str, typer.Option(help="Address of the studio's hub, ws://HOST:PORT, as its page shows it.")],
+    pair: Annotated[str, typer.Option(help="The code that the page shows; needed the first time only.")] = "",
+    token: Annotated[str, typer.Option(help="A token instead of a code.", envvar="SAKURA_DEVICE_TOKEN")] = "",
+    name: Annotated[str, typer.Option(help="What people see; this machine's name if absent.")] = "",
+    engine: Engine = "auto",
+    model: Model = None,
+    threads: Threads = 1,
+    ca: Annotated[Path | None, typer.Option(help="Certificate to trust, for wss with one of your own.")] = None,
 ) -> None:
     """Connect to a hub and run its edits until stopped."""
     from sakura.processes import limit_threads
 
     limit_threads()  # before numpy and torch are loaded
     from device_bridge.agent import RejectedError
-    from device_bridge.role import run_device
+    from device_bridge.role import run_agent
+    from sakura.errors import UserError
 
     try:
-        run_device(lambda _: None, hub_url=connect, token=token, name=name, model=model, threads=threads)
-    except RejectedError as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(1) from error
+        run_agent(
+            connect, pairing_code=pair, token=token, name=name, engine=engine, model=model, threads=threads, ca=ca
+        )
+    except (RejectedError, UserError) as error:
+        _fail(error)
     except KeyboardInterrupt:
         pass
+
+
+@app.command()
+def doctor(
+    engine: Engine = "auto",
+    model: Model = None,
+    threads: Threads = 1,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write what was found as JSON.")] = None,
+) -> None:
+    """Say what this machine can run edits on, test it, and measure how fast it is."""
+    from sakura.processes import limit_threads
+
+    limit_threads()
+    from device_bridge.doctor import examine, told
+    from sakura.errors import UserError
+
+    try:
+        found = examine(engine, model, threads, lambda line: typer.echo(line, err=True))
+        if json_file:
+            json_file.write_bytes(found.json())
+    except (UserError, OSError) as error:
+        _fail(error)
+    typer.echo(told(found))
+
+
+@app.command()
+def export(
+    out: Annotated[Path, typer.Option(help="Folder for the shards; what it held is replaced.")],
+    model: Model = None,
+    precision: Annotated[str, typer.Option(help="fp32, or fp16 for weights, inputs and outputs.")] = "fp32",
+    padded: Annotated[bool, typer.Option(help="With a key bias that hides padding, as NPUs need it.")] = False,
+    soc: Annotated[list[int] | None, typer.Option(help="Add context binaries for this SoC model; repeat it.")] = None,
+    blocks_per_shard: Annotated[int, typer.Option(min=1, max=64, help="Blocks a shard.")] = 2,
+) -> None:
+    """Write a model's shards as ONNX files, each checked against torch."""
+    from sakura.processes import limit_threads
+
+    limit_threads()
+    from device_bridge.export import export_model
+    from sakura.errors import UserError
+
+    try:
+        with typer.progressbar(length=100, label="Exporting", file=None) as bar:
+            manifest = export_model(
+                model,
+                out,
+                precision,
+                blocks_per_shard,
+                padded=padded or bool(soc),
+                socs=soc or [],
+                progress=bar.update_to,
+            )
+    except (UserError, OSError) as error:
+        _fail(error)
+    worst = max(shard.error for shard in manifest.shards)
+    typer.echo(f"{len(manifest.shards)} shards in {out}; what they add is wrong by at most {worst:.1e} against torch.")
+
+
+def _fail(error: Exception) -> NoReturn:
+    typer.echo(f"Error: {error}", err=True)
+    raise typer.Exit(1) from error

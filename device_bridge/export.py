@@ -112,7 +112,8 @@ class _DividingRmsNorm(nn.Module):
 
     def __init__(self, norm: nn.RMSNorm) -> None:
         super().__init__()
-        self.eps, self.weight = norm.eps, norm.weight
+        self.eps = torch.finfo(torch.float32).eps if norm.eps is None else norm.eps
+        self.weight = norm.weight
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         numbers = hidden_states.float()
@@ -133,9 +134,9 @@ class ShardModule(nn.Module):
         self.double_blocks = len(transformer.transformer_blocks)
         self.blocks = nn.ModuleList([*transformer.transformer_blocks, *transformer.single_transformer_blocks])
         for block in self.blocks:
-            for name, norm in block.attn.named_children():
-                if isinstance(norm, nn.RMSNorm):
-                    setattr(block.attn, name, _DividingRmsNorm(norm))
+            for name, part in list(block.named_modules()):
+                if isinstance(part, nn.RMSNorm):
+                    block.set_submodule(name, _DividingRmsNorm(part))
         self.heads: int = transformer.config["num_attention_heads"]
         self.head_dim: int = transformer.config["attention_head_dim"]
 

@@ -1,22 +1,32 @@
 """The studio's side of the bridge: accepts devices, hands them jobs, receives their events."""
 
 import asyncio
+import collections
+import contextlib
 import dataclasses
 import hmac
 import itertools
+import logging
+import ssl
+import time
 from collections.abc import AsyncIterator, Callable
 
 import msgspec
-from websockets.asyncio.server import ServerConnection, serve
+from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
+from device_bridge.clocks import ClockOffset, OffsetEstimator
+from device_bridge.pairing import Pairing
 from device_bridge.protocol import (
     MAX_MESSAGE_BYTES,
     PING_INTERVAL_S,
     PING_TIMEOUT_S,
-    VERSION,
+    VERSIONS,
     Accepted,
+    ClockProbe,
+    ClockReply,
     DeviceHello,
+    DeviceStatus,
     NotPrepared,
     Prepare,
     Prepared,
@@ -26,26 +36,68 @@ from device_bridge.protocol import (
     RunJob,
     StopJob,
     ToDevice,
+    common_version,
     decode_from_device,
     encode,
 )
 from sakura.errors import UserError
 from sakura.events import AnyEvent, RunFailed, is_last
 
+log = logging.getLogger(__name__)
+
 HELLO_TIMEOUT_S = 5.0
 MAX_DEVICES = 32
 MAX_RUN_EVENTS = 4096
+RUNS_COUNTED = 64  # of whose messages a device remembers the number
+QUICK_PROBES, QUICK_PROBE_S, PROBE_S = 5, 0.1, 10.0
 NO_DEVICE = "No device is connected; the local one comes back by itself in a few seconds, then press Edit again."
 
 
-class ConnectedDevice:
-    """A device that said hello, and the conversations with it."""
+@dataclasses.dataclass
+class Traffic:
+    """What came of a run: messages, bytes, and events that the device had to leave out."""
 
-    def __init__(self, device_id: str, hello: DeviceHello, connection: ServerConnection) -> None:
-        self.device_id, self.name, self.engine = device_id, hello.name, hello.engine
+    frames: int = 0
+    size_bytes: int = 0
+    dropped: int = 0
+
+
+class ConnectedDevice:
+    """A device that said hello, and the conversations with it. ``paired``: with a token of its own, to be revoked."""
+
+    def __init__(self, device_id: str, hello: DeviceHello, connection: ServerConnection, *, paired: bool) -> None:
+        self.device_id, self.name, self.engine, self.paired = device_id, hello.name, hello.engine, paired
         self.connection = connection
+        self.connected_s = time.monotonic()
         self.runs: dict[str, asyncio.Queue[AnyEvent]] = {}
         self.preparing: dict[tuple[str, str], list[_Preparation]] = {}
+        self.status = DeviceStatus()
+        self.traffic: collections.OrderedDict[str, Traffic] = collections.OrderedDict()
+        self._offset = OffsetEstimator()
+
+    @property
+    def clock(self) -> ClockOffset | None:
+        """How far its clock is from this one's."""
+        return self._offset.offset()
+
+    async def probe(self) -> None:
+        """Ask what time it is there, for ever."""
+        for number in itertools.count():
+            await self.send(ClockProbe(time.monotonic()))
+            await asyncio.sleep(QUICK_PROBE_S if number < QUICK_PROBES else PROBE_S)
+
+    def took(self, reply: ClockReply) -> None:
+        now_s = time.monotonic()
+        if 0 <= now_s - reply.sent_s < PING_TIMEOUT_S:
+            self._offset.add(reply.sent_s, reply.device_s, now_s)
+
+    def count(self, message: RunEvents, size_bytes: int) -> None:
+        traffic = self.traffic.setdefault(message.run_id, Traffic())
+        traffic.frames += 1
+        traffic.size_bytes += size_bytes
+        traffic.dropped += message.dropped
+        while len(self.traffic) > RUNS_COUNTED:
+            self.traffic.popitem(last=False)
 
     async def send(self, message: ToDevice) -> None:
         try:
@@ -68,19 +120,44 @@ class _Preparation:
             self.future.set_result(outcome)
 
 
-class Hub:
-    """A websocket server for devices that know ``token``. ``async with`` listens; port 0 picks a free one."""
+def _port(server: Server) -> int:
+    port: int = next(iter(server.sockets)).getsockname()[1]
+    return port
 
-    def __init__(self, token: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
-        self.token, self.host, self.port = token, host, port
+
+class Hub:
+    """A websocket server for devices that know ``token`` or were paired. ``async with`` listens; port 0 picks one.
+
+    With ``tls``, over wss; then devices of this machine have a plain address of their own, ``local_url``.
+    """
+
+    def __init__(
+        self,
+        token: str,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        pairing: Pairing | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.token, self.host, self.port, self.tls = token, host, port, tls
+        self.pairing = pairing or Pairing()
         self.devices: dict[str, ConnectedDevice] = {}
         self._numbers = itertools.count(1)
 
     async def __aenter__(self) -> "Hub":
-        self._server = await serve(
+        self._servers = [await self._listen(self.host, self.port, self.tls)]
+        self.port = _port(self._servers[0])
+        if self.tls:
+            self._servers.append(await self._listen("127.0.0.1", 0, None))
+        return self
+
+    async def _listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> Server:
+        return await serve(
             self._serve_device,
-            self.host,
-            self.port,
+            host,
+            port,
+            ssl=tls,
             max_size=MAX_MESSAGE_BYTES,
             max_queue=64,
             compression=None,
@@ -89,16 +166,30 @@ class Hub:
             close_timeout=1,
             origins=[None],  # agents send none; a page of another site would
         )
-        self.port = next(iter(self._server.sockets)).getsockname()[1]
-        return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        await self._server.wait_closed()
+        for server in self._servers:
+            server.close()
+        for server in self._servers:
+            await server.wait_closed()
 
     @property
     def url(self) -> str:
-        return f"ws://{self.host}:{self.port}"
+        return f"{'wss' if self.tls else 'ws'}://{self.host}:{self.port}"
+
+    @property
+    def local_url(self) -> str:
+        """For devices on this machine."""
+        return f"ws://127.0.0.1:{_port(self._servers[-1])}"
+
+    async def revoke(self, device_id: str) -> None:
+        """Unpair a device, and disconnect it if it is here. Raises UserError."""
+        self.pairing.revoke(device_id)
+        device = self.devices.get(device_id)
+        if device:
+            with contextlib.suppress(UserError):
+                await device.send(Rejected("This device was revoked in the page; pair it again to use it."))
+            await device.connection.close()
 
     def device(self, device_id: str | None) -> ConnectedDevice:
         """The device of that id, or the one that connected first. Raises UserError."""
@@ -145,15 +236,24 @@ class Hub:
         device = await self._greet(connection)
         if device is None:
             return
+        before = self.devices.pop(device.device_id, None)
         self.devices[device.device_id] = device
+        if before:  # a connection that is dead, but nobody has noticed yet
+            self._part_with(before)
+            await before.connection.close()
+        probing = asyncio.create_task(device.probe())
         try:
-            await connection.send(encode(Accepted(device.device_id)))
             async for data in connection:
                 self._take(device, data if isinstance(data, bytes) else data.encode())
-        except (ConnectionClosed, msgspec.DecodeError):
+        except ConnectionClosed:
             pass
+        except msgspec.DecodeError as error:
+            log.warning("%s sent what is no message of this protocol (%s).", device.name, error)
         finally:
-            self.devices.pop(device.device_id, None)
+            probing.cancel()
+            await asyncio.gather(probing, return_exceptions=True)
+            if self.devices.get(device.device_id) is device:
+                del self.devices[device.device_id]
             self._part_with(device)
 
     async def _greet(self, connection: ServerConnection) -> ConnectedDevice | None:
@@ -163,26 +263,49 @@ class Hub:
             hello = decode_from_device(data)
         except (TimeoutError, ConnectionClosed, msgspec.DecodeError):
             return None
-        reason = None
         if not isinstance(hello, DeviceHello):
             return None
-        if hello.version != VERSION:
-            reason = (
-                f"This hub speaks version {VERSION} of the bridge protocol, not {hello.version}; update one of them."
+        version = common_version(hello.versions)
+        answer: Accepted | Rejected
+        if version is None:
+            theirs = ", ".join(map(str, hello.versions)) or "none"
+            ours = ", ".join(map(str, VERSIONS))
+            answer = Rejected(
+                f"This hub speaks version {ours} of the bridge protocol, the device {theirs}; update one of them."
             )
-        elif not hmac.compare_digest(hello.token.encode(), self.token.encode()):
-            reason = "The token is not the one of this hub; copy it again from where the hub was started."
         elif len(self.devices) >= MAX_DEVICES:
-            reason = f"{MAX_DEVICES} devices are connected already; disconnect one first."
-        if reason:
-            await connection.send(encode(Rejected(reason)))
+            answer = Rejected(f"{MAX_DEVICES} devices are connected already; disconnect one first.", final=False)
+        else:
+            answer = self._admit(hello, version)
+        with contextlib.suppress(ConnectionClosed):
+            await connection.send(encode(answer))
+        if isinstance(answer, Rejected):
             return None
-        return ConnectedDevice(f"device-{next(self._numbers)}", hello, connection)
+        return ConnectedDevice(answer.device_id, hello, connection, paired=answer.device_id in self._paired_ids())
+
+    def _paired_ids(self) -> set[str]:
+        return {each.device_id for each in self.pairing.paired()}
+
+    def _admit(self, hello: DeviceHello, version: int) -> Accepted | Rejected:
+        """Whether a device is let in, by its token or by a pairing code."""
+        if hello.pairing_code and not hello.token:
+            try:
+                paired, token = self.pairing.pair(hello.pairing_code, hello.name)
+            except UserError as error:
+                return Rejected(str(error))
+            return Accepted(version, paired.device_id, token)
+        if hmac.compare_digest(hello.token.encode(), self.token.encode()):
+            return Accepted(version, f"device-{next(self._numbers)}")
+        known = self.pairing.known(hello.token)
+        if known is None:
+            return Rejected("This hub does not know the device, or it was revoked; pair it with a code of the page.")
+        return Accepted(version, known.device_id)
 
     def _take(self, device: ConnectedDevice, data: bytes) -> None:
         message = decode_from_device(data)
         match message:
             case RunEvents():
+                device.count(message, len(data))
                 queue = device.runs.get(message.run_id)
                 if queue is None:
                     return
@@ -201,6 +324,10 @@ class Hub:
             case NotPrepared():
                 for preparation in device.preparing.pop((message.template_id, message.codec), []):
                     preparation.settle(UserError(message.reason))
+            case ClockReply():
+                device.took(message)
+            case DeviceStatus():
+                device.status = message
             case DeviceHello():
                 pass
 

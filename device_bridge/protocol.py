@@ -1,6 +1,9 @@
-"""Messages between the hub and its devices, over a websocket: msgpack maps with a ``kind`` field."""
+"""Messages between the hub and its devices, over a websocket: msgpack maps with a ``kind`` field.
 
-from typing import TypeAlias
+PROTOCOL.md beside this file describes them for implementations in other languages.
+"""
+
+from typing import Annotated, TypeAlias
 
 import msgspec
 
@@ -8,36 +11,89 @@ from sakura.cloud.protocol import decode_bounded
 from sakura.codec.interface import CacheGeometry
 from sakura.events import AnyEvent, System
 
-VERSION = 2
+VERSION = 3
+VERSIONS = [VERSION]  # that this side can speak
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 # A device that does not answer pings is gone within PING_INTERVAL_S + PING_TIMEOUT_S.
 PING_INTERVAL_S = 2.0
 PING_TIMEOUT_S = 2.5
+
+Text = Annotated[str, msgspec.Meta(max_length=400)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
 
 
 class _Message(msgspec.Struct, frozen=True, tag_field="kind"):
     pass
 
 
-class DeviceHello(_Message, frozen=True, tag="device_hello"):
-    """The first message of a device: its protocol version, the token it was given, its name and its engine."""
+class Placement(msgspec.Struct, frozen=True):
+    """Where blocks ``first`` to ``last`` (exclusive) run: the engine requested, the one it came to, and why if not."""
 
-    version: int
-    token: str
-    name: str
-    engine: str
+    first: int
+    last: int
+    requested: Text
+    resolved: Text
+    reason: Text = ""
+
+
+class EngineReport(msgspec.Struct, frozen=True):
+    """What a device computes with, for people; and its speed for a step of a typical edit, 0 where not measured."""
+
+    name: Text
+    provider: Text = ""
+    placements: Annotated[list[Placement], msgspec.Meta(max_length=256)] = []
+    active_step_s: Seconds = 0.0
+    full_step_s: Seconds = 0.0
+
+
+class DeviceHello(_Message, frozen=True, tag="device_hello"):
+    """The first message of a device: what it can speak, who it is, and by what it is known.
+
+    ``token`` is what the hub gave it when it was paired; without one, ``pairing_code`` is what people read in the page.
+    """
+
+    versions: Annotated[list[int], msgspec.Meta(max_length=64)]
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    engine: EngineReport
+    token: Text = ""
+    pairing_code: Annotated[str, msgspec.Meta(max_length=16)] = ""
 
 
 class Accepted(_Message, frozen=True, tag="accepted"):
-    """The device is welcome under this id."""
+    """The device is welcome. ``token`` is there once, after pairing; the device comes back with it."""
 
+    version: int
     device_id: str
+    token: str = ""
 
 
 class Rejected(_Message, frozen=True, tag="rejected"):
-    """The device is not welcome; the connection ends."""
+    """The device is not welcome; the connection ends. ``final``: coming back in the same way would not help."""
 
     reason: str
+    final: bool = True
+
+
+class ClockProbe(_Message, frozen=True, tag="clock_probe"):
+    """What time is it? ``sent_s`` is the hub's, to be given back."""
+
+    sent_s: float
+
+
+class ClockReply(_Message, frozen=True, tag="clock_reply"):
+    """It is ``device_s`` on the device's monotonic clock."""
+
+    sent_s: float
+    device_s: float
+
+
+class DeviceStatus(_Message, frozen=True, tag="device_status"):
+    """How a device is; what it cannot tell is absent. Sent now and then, by the device's own choice."""
+
+    temperature_c: float | None = None
+    battery_percent: float | None = None
+    charging: bool | None = None
+    memory_bytes: int | None = None
 
 
 class Prepare(_Message, frozen=True, tag="prepare"):
@@ -97,18 +153,27 @@ class StopJob(_Message, frozen=True, tag="stop_job"):
 
 
 class RunEvents(_Message, frozen=True, tag="run_events"):
-    """What happened in a run since the last such message, in order."""
+    """What happened in a run since the last such message, in order.
+
+    ``dropped`` counts events that were left out since then, because the hub took them too slowly.
+    """
 
     run_id: str
     events: list[AnyEvent]
+    dropped: int = 0
 
 
-ToDevice: TypeAlias = Accepted | Rejected | Prepare | RunJob | StopJob
-FromDevice: TypeAlias = DeviceHello | Preparing | Prepared | NotPrepared | RunEvents
+ToDevice: TypeAlias = Accepted | Rejected | ClockProbe | Prepare | RunJob | StopJob
+FromDevice: TypeAlias = DeviceHello | ClockReply | DeviceStatus | Preparing | Prepared | NotPrepared | RunEvents
 
 _ENCODER = msgspec.msgpack.Encoder()
 _TO_DEVICE = msgspec.msgpack.Decoder(ToDevice)
 _FROM_DEVICE = msgspec.msgpack.Decoder(FromDevice)
+
+
+def common_version(theirs: list[int]) -> int | None:
+    """The newest version that both sides speak."""
+    return max(set(theirs) & set(VERSIONS), default=None)
 
 
 def encode(message: ToDevice | FromDevice) -> bytes:

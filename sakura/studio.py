@@ -10,16 +10,21 @@ import dataclasses
 import logging
 import math
 import secrets
+import ssl
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
 
-from device_bridge.hub import ConnectedDevice, Hub
-from device_bridge.protocol import RunJob
+from device_bridge.addresses import LOOPBACK, reachable_urls
+from device_bridge.clocks import ClockOffset
+from device_bridge.hub import ConnectedDevice, Hub, Traffic
+from device_bridge.pairing import PairedDevice, Pairing
+from device_bridge.protocol import DeviceStatus, EngineReport, RunJob
 from sakura import prompts
 from sakura.backbone.config import NanoConfig
 from sakura.cloud.client import CloudClient, NoAnswerError
@@ -32,7 +37,7 @@ from sakura.network.trace import Trace
 from sakura.pictures import fit_square, from_png, to_png
 from sakura.portraits.tasks import Subject, Task, render_truth
 from sakura.processes import Role, limit_threads
-from sakura.settings import SHIPPED_TEMPLATES, own_templates
+from sakura.settings import SHIPPED_TEMPLATES, home, own_templates
 from sakura.systems import codec_of
 from sakura.templates import (
     ReferencePicture,
@@ -78,10 +83,28 @@ class TemplateCard:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceCard:
-    """A connected device. ``device_id`` chooses it, ``name`` is shown ("Laptop CPU")."""
+    """A connected device. ``device_id`` chooses it, ``name`` is shown ("Laptop CPU").
+
+    ``clock`` is how far its clock is from this one's, ``traffic`` what came of its last run; None where not known yet.
+    """
 
     device_id: str
     name: str
+    engine: EngineReport
+    status: DeviceStatus
+    clock: ClockOffset | None
+    traffic: Traffic | None
+    paired: bool
+    connected_for_s: float
+
+
+@dataclasses.dataclass(frozen=True)
+class PairingOffer:
+    """What a new device needs: the hub's addresses, a code that works once, and for how long it does."""
+
+    urls: list[str]
+    code: str
+    expires_in_s: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,10 +176,18 @@ class _Run:
 class Studio:
     """Templates, devices and runs. ``cloud_url`` is where caches come from; devices connect to the hub."""
 
-    def __init__(self, *, hub_port: int = 0, host: str = "127.0.0.1", token: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        hub_port: int = 0,
+        host: str = "127.0.0.1",
+        token: str | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.cloud_url = ""
         self.library = TemplateLibrary(SHIPPED_TEMPLATES, own_templates())
-        self.hub = Hub(token or secrets.token_urlsafe(24), host=host, port=hub_port)
+        pairing = Pairing(home() / "devices.json")
+        self.hub = Hub(token or secrets.token_urlsafe(24), host=host, port=hub_port, pairing=pairing, tls=tls)
         self._runs: collections.OrderedDict[str, _Run] = collections.OrderedDict()
         self._runs_lock = threading.Lock()
         self._preparing = 0  # devices that are getting ready for a template
@@ -232,7 +263,24 @@ class Studio:
 
     def devices(self) -> list[DeviceCard]:
         """The connected devices, the oldest first."""
-        return [DeviceCard(device.device_id, device.name) for device in list(self.hub.devices.values())]
+        return [_card(device) for device in list(self.hub.devices.values())]
+
+    def offer_pairing(self) -> PairingOffer:
+        """A new code for one more device."""
+
+        async def offer() -> PairingOffer:
+            code = self.hub.pairing.new_code()
+            return PairingOffer(reachable_urls(self.hub), code.code, code.expires_s - time.monotonic())
+
+        return self._call(offer())
+
+    def paired_devices(self) -> list[PairedDevice]:
+        """All devices that may come back by themselves, connected or not."""
+        return self.hub.pairing.paired()
+
+    def revoke(self, device_id: str) -> None:
+        """Unpair a device, and disconnect it. Raises UserError."""
+        self._call(self.hub.revoke(device_id))
 
     def wait_for_device(self, timeout_s: float = DEVICE_TIMEOUT_S) -> DeviceCard:
         """The first device, waiting for one to connect. Raises UserError."""
@@ -258,10 +306,11 @@ class Studio:
         self, template_id: str, system: System, device_id: str | None, progress: Callable[[float], None]
     ) -> Plan:
         self.library.get(template_id)
+        device = self.hub.device(device_id)
         self._preparing += 1
         try:
             prepared = await self.hub.prepare(
-                self.hub.device(device_id), template_id, self.cloud_url, codec_of(system), progress
+                device, template_id, _cloud_for(device, self.cloud_url), codec_of(system), progress
             )
         finally:
             self._preparing -= 1
@@ -352,7 +401,7 @@ class Studio:
         job = RunJob(
             run_id=run.run_id,
             template_id=template.template_id,
-            cloud_url=self.cloud_url,
+            cloud_url=_cloud_for(device, self.cloud_url),
             system=request.system,
             words=list(words),
             reference_png=None if reference is None else to_png(reference),
@@ -538,6 +587,29 @@ class Studio:
         raise UserError("That edit is not known any more; press Edit to start a new one.")
 
 
+def _cloud_for(device: ConnectedDevice, cloud_url: str) -> str:
+    """The cloud's address as a device sees it: on the machine whose hub it found, unless the cloud is elsewhere."""
+    parts = urlsplit(cloud_url)
+    address = device.connection.local_address
+    if parts.hostname not in LOOPBACK or not address or address[0] in LOOPBACK:
+        return cloud_url
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    return parts._replace(netloc=f"{host}:{parts.port}").geturl()
+
+
+def _card(device: ConnectedDevice) -> DeviceCard:
+    return DeviceCard(
+        device.device_id,
+        device.name,
+        device.engine,
+        device.status,
+        device.clock,
+        next(reversed(device.traffic.values()), None),
+        device.paired,
+        time.monotonic() - device.connected_s,
+    )
+
+
 def _same(trace: Trace, other: Trace) -> bool:
     return np.array_equal(trace.edges_s, other.edges_s) and np.array_equal(trace.rates_mbps, other.rates_mbps)
 
@@ -563,6 +635,8 @@ def _find_reference(task: Task, picture: np.ndarray) -> ReferencePicture | None:
 class LocalRoles:
     """A cloud and a device on this machine, each a process of its own, for a studio. A context manager.
 
+    The cloud listens where the studio's hub does, for devices elsewhere need it, too.
+
     Without ``wait`` the processes come up in the background; call :meth:`wait_ready` before an edit.
     """
 
@@ -570,13 +644,13 @@ class LocalRoles:
         self.studio, self.wait = studio, wait
         limit_threads()
         self.cloud = Role(
-            "cloud", "sakura.cloud.role:run_cloud", {"host": "127.0.0.1", "port": cloud_port, "model": None}
+            "cloud", "sakura.cloud.role:run_cloud", {"host": studio.hub.host, "port": cloud_port, "model": None}
         )
         self.device = Role(
             "device",
             "device_bridge.role:run_device",
             {
-                "hub_url": studio.hub.url,
+                "hub_url": studio.hub.local_url,
                 "token": studio.hub.token,
                 "name": "Laptop CPU",
                 "model": None,

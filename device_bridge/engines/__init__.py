@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from device_bridge.engines.speed import step_seconds
+from device_bridge.protocol import EngineReport
 from sakura.backbone.editor import Editor
 from sakura.cache.store import BLOCKS_PER_SHARD
 from sakura.errors import UserError
@@ -18,6 +19,7 @@ from sakura.settings import home
 
 log = logging.getLogger(__name__)
 AUTO = "auto"
+REPORT_ROUNDS = 3
 
 
 def shards_folder(editor: Editor, variant: str) -> Path:
@@ -70,6 +72,18 @@ def new_executor(name: str, editor: Editor, progress: Callable[[float], None] = 
             raise UserError(f"There is no engine {name!r}; there are {AUTO}, {', '.join(ENGINES)}.")
         return ENGINES[name](editor, progress)
     return _fastest(editor, progress)
+
+
+def report(editor: Editor, executor: Executor) -> EngineReport:
+    """What people are told about an engine, with its speed measured here."""
+    seconds = step_seconds(editor, {"it": executor}, BLOCKS_PER_SHARD, rounds=REPORT_ROUNDS)["it"]
+    return EngineReport(
+        name=executor.name,
+        provider=getattr(executor, "provider", ""),
+        placements=list(getattr(executor, "placements", [])),
+        active_step_s=seconds.active_s,
+        full_step_s=seconds.full_s,
+    )
 
 
 def _fastest(editor: Editor, progress: Callable[[float], None]) -> Executor:

@@ -3,7 +3,6 @@
 One session a shard serves both the active tokens with a cache and all tokens without: token counts are open.
 """
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -11,19 +10,9 @@ import onnxruntime
 import torch
 
 from device_bridge.export import MAX_ERROR, ShardFile, read_manifest, self_test
+from device_bridge.protocol import Placement
 from sakura.backbone.editor import EditState
 from sakura.runtime.engine import ShardKv, TorchExecutor
-
-
-@dataclasses.dataclass(frozen=True)
-class Placement:
-    """Where a shard runs: what was requested, what it came to, and why if that is something else."""
-
-    first: int
-    last: int
-    requested: str
-    resolved: str
-    reason: str = ""
 
 
 def cpu_session(path: Path, threads: int) -> onnxruntime.InferenceSession:

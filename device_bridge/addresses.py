@@ -1,0 +1,35 @@
+"""At which addresses a hub can be reached, and with which certificate."""
+
+import ipaddress
+import socket
+import ssl
+
+import psutil
+
+from device_bridge.hub import Hub
+from sakura.errors import UserError
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def reachable_urls(hub: Hub) -> list[str]:
+    """The hub's address, or one for each of this machine's where it listens on all of them."""
+    scheme = "wss" if hub.tls else "ws"
+    if hub.host not in ("0.0.0.0", "::"):
+        return [hub.url]
+    every = (each for addresses in psutil.net_if_addrs().values() for each in addresses)
+    here = [each.address for each in every if each.family == socket.AF_INET]
+    found = [f"{scheme}://{each}:{hub.port}" for each in here if not ipaddress.ip_address(each).is_loopback]
+    return found or [f"{scheme}://127.0.0.1:{hub.port}"]
+
+
+def tls_from(certificate: str) -> ssl.SSLContext:
+    """For wss, with a PEM file that holds certificate and key. Raises UserError."""
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        tls.load_cert_chain(certificate)
+    except OSError as error:  # ssl.SSLError is one
+        raise UserError(
+            f"{certificate} cannot be used ({error}); it must be a PEM file with a certificate and its key."
+        ) from error
+    return tls
