@@ -88,16 +88,15 @@ def export(
     from sakura.errors import UserError
 
     try:
-        with typer.progressbar(length=100, label="Exporting", file=None) as bar:
-            manifest = export_model(
-                model,
-                out,
-                precision,
-                blocks_per_shard,
-                padded=padded or bool(soc),
-                socs=soc or [],
-                progress=bar.update_to,
-            )
+        manifest = export_model(
+            model,
+            out,
+            precision,
+            blocks_per_shard,
+            padded=padded or bool(soc),
+            socs=soc or [],
+            progress=lambda done: typer.echo(f"{100 * done:.0f} % of the shards are written", err=True),
+        )
     except (UserError, OSError) as error:
         _fail(error)
     worst = max(shard.error for shard in manifest.shards)

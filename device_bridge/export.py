@@ -9,11 +9,12 @@ inputs and what they must give, so that a device can test an engine before it tr
 """
 
 import dataclasses
+import hashlib
 import logging
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -31,12 +32,14 @@ from device_bridge.engines.speed import typical_template
 from sakura.backbone.attention import AttentionHook, attention
 from sakura.backbone.editor import Editor
 from sakura.errors import UserError
+from sakura.settings import MODEL_FOLDER
 
 MANIFEST_VERSION = 1
 OPSET = 18  # boolean masks and some shapes of later ones are refused by the NPU's compiler
 # Relative error of what a shard adds to its tokens. The residual would hide an error: K/V change only a part of that.
 MAX_ERROR = {"fp32": 1e-4, "fp16": 2e-2}
 CHECK_SEED = 0
+HIDDEN = -1e4  # as a key bias: below every score, and within fp16
 
 _WEIGHTS = "blocks."  # what the names of a shard's weights begin with
 
@@ -77,6 +80,14 @@ class Manifest(msgspec.Struct, frozen=True):
 
 def read_manifest(folder: Path, fingerprint: str) -> Manifest:
     """Raises UserError where a folder holds no shards that this version can use, or those of another model."""
+    manifest = read_any_manifest(folder)
+    if manifest.model != fingerprint:
+        raise UserError(f"The shards in {folder} are not of this checkpoint; export them again.")
+    return manifest
+
+
+def read_any_manifest(folder: Path) -> Manifest:
+    """Raises UserError where a folder holds no shards that this version can use."""
     path = folder / "manifest.json"
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
@@ -86,8 +97,6 @@ def read_manifest(folder: Path, fingerprint: str) -> Manifest:
         raise UserError(f"{path} is damaged ({error}); export the shards again.") from error
     if manifest.version != MANIFEST_VERSION:
         raise UserError(f"{path} is of version {manifest.version}, not {MANIFEST_VERSION}; export the shards again.")
-    if manifest.model != fingerprint:
-        raise UserError(f"The shards in {folder} are not of this checkpoint; export them again.")
     return manifest
 
 
@@ -224,6 +233,9 @@ def typical_counts(editor: Editor) -> Counts:
     """Those of an edit with a reference and a mask of the usual size."""
     layout = editor.layout(typical_template(editor))
     return Counts(layout.text_tokens, len(layout.active) - layout.text_tokens, len(layout.reusable))
+
+
+SMALL_COUNTS = Counts(text=64, picture=192, cached=256)  # for checking large models; their graphs take any
 
 
 def example_inputs(module: ShardModule, counts: Counts, seed: int = CHECK_SEED) -> list[torch.Tensor]:
@@ -366,7 +378,7 @@ def _write_shard(
         error=0.0,
     )
     session = onnxruntime.InferenceSession(folder / described.file, providers=["CPUExecutionProvider"])
-    error = self_test(session, described, folder)
+    error = self_test(lambda given: list(session.run(described.outputs, given)), described, folder)
     if not error <= MAX_ERROR[precision]:
         raise UserError(
             f"Blocks {first} to {last - 1} exported as {precision} are wrong by {100 * error:.2g} % of what they add; "
@@ -375,11 +387,76 @@ def _write_shard(
     return msgspec.structs.replace(described, error=error)
 
 
-def self_test(session: onnxruntime.InferenceSession, shard: ShardFile, folder: Path) -> float:
-    """Relative error of what a session adds to its tokens, against what torch added when the shard was exported."""
+def self_test(run: Callable[[dict[str, np.ndarray]], list[np.ndarray]], shard: ShardFile, folder: Path) -> float:
+    """Relative error of what ``run`` adds to the tokens, against what torch added when the shard was exported."""
     stored = load_file(folder / shard.check)
     given = {each.name: stored[f"in.{each.name}"] for each in shard.inputs}
-    results = session.run(shard.outputs, given)
+    results = run(given)
     wanted = [stored[f"out.{name}"] for name in shard.outputs]
     inputs = [value.astype(np.float32) for value in given.values()]
     return relative_error(added(shard, inputs, results), added(shard, inputs, wanted))
+
+
+def counts_of(given: Mapping[str, np.ndarray]) -> Counts:
+    """The token counts of a shard's inputs."""
+    total, cached = given["cosine"].shape[0], given["cached"].shape[1]
+    text = given["text"].shape[1] if "text" in given else 0
+    return Counts(text, total - text, cached)
+
+
+def stored_counts(shard: ShardFile, folder: Path) -> Counts:
+    """The token counts that a shard is checked with."""
+    return counts_of({key.removeprefix("in."): value for key, value in load_file(folder / shard.check).items()})
+
+
+def export_model(
+    model: Path | None,
+    folder: Path,
+    precision: str,
+    blocks_per_shard: int,
+    *,
+    padded: bool,
+    socs: Sequence[int],
+    progress: Callable[[float], None] = lambda done: None,
+) -> Manifest:
+    """Export a checkpoint: nano's, the shipped one if None, or a FLUX.2 transformer in diffusers' layout.
+
+    ``socs`` get context binaries as well. Raises UserError.
+    """
+    from device_bridge.engines.qnn import compile_for
+
+    if precision not in MAX_ERROR:
+        raise UserError(f"There is no precision {precision!r}; there are {', '.join(MAX_ERROR)}.")
+    if folder.exists() and any(folder.iterdir()) and not (folder / "manifest.json").exists():
+        raise UserError(f"{folder} holds other files; choose an empty folder, or one of exported shards.")
+    transformer, fingerprint, counts = _load(model or MODEL_FOLDER)
+    manifest = export_shards(
+        transformer,
+        folder,
+        fingerprint=fingerprint,
+        blocks_per_shard=blocks_per_shard,
+        counts=counts,
+        precision=precision,  # type: ignore[arg-type]
+        padded=padded,
+        progress=progress,
+    )
+    for soc in socs:
+        compile_for(folder, soc)
+    return manifest
+
+
+def _load(model: Path) -> tuple[Flux2Transformer2DModel, str, Counts]:
+    config = model / "config.json"
+    if not config.is_file() and (model / "transformer" / "config.json").is_file():
+        model, config = model / "transformer", model / "transformer" / "config.json"
+    if not config.is_file():
+        raise UserError(f"There is no model in {model}; it needs a config.json.")
+    if msgspec.json.decode(config.read_bytes()).get("_class_name") != "Flux2Transformer2DModel":
+        editor = Editor.load(model)
+        return editor.model.transformer, editor.fingerprint, typical_counts(editor)
+    digest = hashlib.sha256(config.read_bytes())
+    for weights in sorted(model.glob("*.safetensors")):
+        with weights.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    transformer = Flux2Transformer2DModel.from_pretrained(model, torch_dtype=torch.float32)
+    return transformer.eval().requires_grad_(False), digest.hexdigest()[:32], SMALL_COUNTS

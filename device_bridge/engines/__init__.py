@@ -3,6 +3,7 @@
 To add one, write a file and name it in :data:`ENGINES`.
 """
 
+import functools
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -19,59 +20,83 @@ from sakura.settings import home
 
 log = logging.getLogger(__name__)
 AUTO = "auto"
+Progress = Callable[[float], None]
 REPORT_ROUNDS = 3
 
 
-def shards_folder(editor: Editor, variant: str) -> Path:
-    """Where the exported shards of a checkpoint are kept between runs."""
-    return home() / "shards" / f"{editor.fingerprint[:16]}-{variant}"
+def exported(editor: Editor, progress: Progress, *, padded: bool = False) -> Path:
+    """The folder of a checkpoint's shards for the CPU or, padded, for an NPU; exported where there is none yet.
 
-
-def exported(editor: Editor, progress: Callable[[float], None]) -> Path:
-    """The folder of a checkpoint's shards for the CPU, exported where there is none yet. Raises UserError."""
+    Raises UserError.
+    """
     from device_bridge.export import export_shards, read_manifest, typical_counts
 
-    folder = shards_folder(editor, "cpu")
+    folder = home() / "shards" / f"{editor.fingerprint[:16]}-{'npu' if padded else 'cpu'}"
     try:
         read_manifest(folder, editor.fingerprint)
     except UserError:
-        log.warning("Exporting the model's shards for ONNX Runtime; this takes some seconds, once.")
+        log.warning("Exporting the model's shards as ONNX files; this takes some seconds, once.")
         export_shards(
             editor.model.transformer,
             folder,
             fingerprint=editor.fingerprint,
             blocks_per_shard=BLOCKS_PER_SHARD,
             counts=typical_counts(editor),
+            precision="fp16" if padded else "fp32",
+            padded=padded,
             progress=progress,
         )
     return folder
 
 
-def _torch(editor: Editor, progress: Callable[[float], None]) -> Executor:
+def _torch(editor: Editor, progress: Progress) -> Executor:
     return TorchExecutor()
 
 
-def _onnxruntime_cpu(editor: Editor, progress: Callable[[float], None]) -> Executor:
+def _onnxruntime_cpu(editor: Editor, progress: Progress) -> Executor:
     try:
         from device_bridge.engines.onnx import OnnxExecutor
     except ImportError as error:
-        raise UserError(f"ONNX Runtime is not installed ({error.name}); use --engine torch-cpu.") from error
-    return OnnxExecutor(exported(editor, progress), fingerprint=editor.fingerprint, threads=torch.get_num_threads())
+        raise UserError(f"{error.name} is not installed; install it, or use --engine torch-cpu.") from error
+    return OnnxExecutor(
+        exported(editor, progress),
+        fingerprint=editor.fingerprint,
+        fallback=TorchExecutor(),
+        threads=torch.get_num_threads(),
+    )
 
 
-ENGINES: dict[str, Callable[[Editor, Callable[[float], None]], Executor]] = {
+def _qnn(editor: Editor, progress: Progress, *, emulator: bool) -> Executor:
+    try:
+        from device_bridge.engines.qnn import QnnExecutor
+    except ImportError as error:
+        raise UserError(f"{error.name} is not installed; install it, or use --engine torch-cpu.") from error
+    return QnnExecutor(
+        exported(editor, progress, padded=True),
+        fingerprint=editor.fingerprint,
+        fallback=_onnxruntime_cpu(editor, progress),
+        emulator=emulator,
+    )
+
+
+ENGINES: dict[str, Callable[[Editor, Progress], Executor]] = {
     "torch-cpu": _torch,
     "onnxruntime-cpu": _onnxruntime_cpu,
+    "qnn-htp": functools.partial(_qnn, emulator=False),
+    "qnn-htp-emulator": functools.partial(_qnn, emulator=True),
 }
 
 
-def new_executor(name: str, editor: Editor, progress: Callable[[float], None] = lambda done: None) -> Executor:
-    """The engine of that name, or for ``auto`` the fastest of those that run on any machine. Raises UserError."""
+def new_executor(name: str, editor: Editor, progress: Progress = lambda done: None) -> Executor:
+    """The engine of that name; ``auto`` is the NPU where there is one, else the faster engine of the CPU.
+
+    Raises UserError.
+    """
     if name != AUTO:
         if name not in ENGINES:
             raise UserError(f"There is no engine {name!r}; there are {AUTO}, {', '.join(ENGINES)}.")
         return ENGINES[name](editor, progress)
-    return _fastest(editor, progress)
+    return _best(editor, progress)
 
 
 def report(editor: Editor, executor: Executor) -> EngineReport:
@@ -86,13 +111,19 @@ def report(editor: Editor, executor: Executor) -> EngineReport:
     )
 
 
-def _fastest(editor: Editor, progress: Callable[[float], None]) -> Executor:
-    """ONNX Runtime where it is there and no slower than torch: both are measured."""
+def _best(editor: Editor, progress: Progress) -> Executor:
+    try:
+        from device_bridge.engines.qnn import has_npu
+
+        if has_npu():
+            return _qnn(editor, progress, emulator=False)
+    except (ImportError, UserError) as error:
+        log.warning("The NPU cannot be used: %s", error)
     plain = TorchExecutor()
     try:
-        exported_shards = _onnxruntime_cpu(editor, progress)
+        shards = _onnxruntime_cpu(editor, progress)
     except UserError as error:
         log.warning("%s The device uses torch.", error)
         return plain
-    seconds = step_seconds(editor, {"torch": plain, "onnx": exported_shards}, BLOCKS_PER_SHARD)
-    return exported_shards if seconds["onnx"].active_s <= seconds["torch"].active_s else plain
+    seconds = step_seconds(editor, {"torch": plain, "onnx": shards}, BLOCKS_PER_SHARD)
+    return shards if seconds["onnx"].active_s <= seconds["torch"].active_s else plain

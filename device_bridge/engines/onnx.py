@@ -1,77 +1,149 @@
-"""Exported shards on ONNX Runtime's CPU provider.
+"""Exported shards in ONNX Runtime sessions; on the CPU, one session a shard takes any number of tokens.
 
-One session a shard serves both the active tokens with a cache and all tokens without: token counts are open.
+A shard that does not load, fails its self-test, or fails in the middle of an edit runs on another engine from then on,
+and says why: providers that fall back by themselves do it silently and for single operations.
 """
 
+import logging
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import torch
 
-from device_bridge.export import MAX_ERROR, ShardFile, read_manifest, self_test
+from device_bridge.export import HIDDEN, MAX_ERROR, Counts, ShardFile, counts_of, read_manifest, self_test
 from device_bridge.protocol import Placement
 from sakura.backbone.editor import EditState
-from sakura.runtime.engine import ShardKv, TorchExecutor
+from sakura.backbone.flux2 import BlockState
+from sakura.runtime.engine import Executor, ShardKv
 
-
-def cpu_session(path: Path, threads: int) -> onnxruntime.InferenceSession:
-    """A session on the CPU. Raises what ONNX Runtime raises on a file that is no such graph."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # other stages need the cores
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+log = logging.getLogger(__name__)
 
 
 class OnnxExecutor:
-    """Shards on ONNX Runtime, CPU; a shard that does not load or fails its self-test runs on torch instead."""
+    """Shards on ONNX Runtime's CPU provider. ``fallback`` runs what it cannot."""
 
     requested = "onnxruntime-cpu"
+    label = "ONNX Runtime, CPU"
+    provider = "CPUExecutionProvider"
 
-    def __init__(self, folder: Path, *, fingerprint: str, threads: int = 1) -> None:
-        """Load the shards of a folder. Raises UserError where they are not there or of another model."""
-        self.manifest = read_manifest(folder, fingerprint)
-        self.placements: list[Placement] = []
-        self._torch = TorchExecutor()
-        self._sessions: dict[int, tuple[ShardFile, onnxruntime.InferenceSession]] = {}
+    def __init__(self, folder: Path, *, fingerprint: str, fallback: Executor, threads: int = 1) -> None:
+        """Load and test the shards of a folder. Raises UserError where they are not there or of another model."""
+        self.folder, self.manifest = folder, read_manifest(folder, fingerprint)
+        self.threads, self._fallback = threads, fallback
+        self._shards = {shard.first: shard for shard in self.manifest.shards}
+        self._sessions: dict[tuple[int, Counts], onnxruntime.InferenceSession] = {}
+        self._numbers = np.float16 if self.manifest.precision == "fp16" else np.float32
+        self._placements = {
+            shard.first: Placement(shard.first, shard.last, self.requested, self.requested)
+            for shard in self.manifest.shards
+        }
         for shard in self.manifest.shards:
-            reason = self._load(folder, shard, threads)
-            resolved = "torch-cpu" if reason else self.requested
-            self.placements.append(Placement(shard.first, shard.last, self.requested, resolved, reason))
+            self._test(shard)
+
+    @property
+    def placements(self) -> list[Placement]:
+        return list(self._placements.values())
 
     @property
     def name(self) -> str:
-        elsewhere = sum(each.resolved != self.requested for each in self.placements)
-        return "ONNX Runtime, CPU" + (f" ({elsewhere} of {len(self.placements)} shards on torch)" if elsewhere else "")
-
-    def _load(self, folder: Path, shard: ShardFile, threads: int) -> str:
-        """Make a shard's session; returns why that is not to be used, if so."""
-        try:
-            session = cpu_session(folder / shard.file, threads)
-            wrong = self_test(session, shard, folder)
-        except Exception as error:  # ONNX Runtime raises many kinds; whichever it is, torch can do it
-            return f"{shard.file} does not load: {str(error).splitlines()[0][:200]}"
-        if not wrong <= MAX_ERROR[self.manifest.precision]:
-            return f"{shard.file} fails its self-test: wrong by {100 * wrong:.2g} % of what it adds"
-        self._sessions[shard.first] = shard, session
-        return ""
+        elsewhere = [each for each in self.placements if each.resolved != self.requested]
+        if not elsewhere:
+            return self.label
+        return f"{self.label} ({len(elsewhere)} of {len(self.placements)} shards on {elsewhere[0].resolved})"
 
     def run(self, state: EditState, blocks: range, kv: ShardKv | None) -> None:
-        found = self._sessions.get(blocks.start)
-        if found is None or found[0].last != blocks.stop:
-            self._torch.run(state, blocks, kv)
+        shard = self._shards.get(blocks.start)
+        if shard is None or shard.last != blocks.stop or self._placements[shard.first].reason:
+            self._fallback.run(state, blocks, kv)
             return
-        shard, session = found
-        run_shard(session, shard, state, kv)
+        try:
+            results = self._run(shard, _inputs(shard, state, kv))
+        except Exception as error:  # ONNX Runtime raises many kinds; whichever it is, another engine can do it
+            log.exception("A shard failed on %s", self.label)
+            self._move(shard, f"{shard.file} failed: {_first_line(error)}")
+            self._fallback.run(state, blocks, kv)
+            return
+        activations, _ = state.step
+        activations.picture = torch.from_numpy(results[0])
+        activations.text = torch.from_numpy(results[1]) if len(results) > 1 else None
+
+    def _test(self, shard: ShardFile) -> None:
+        try:
+            wrong = self_test(lambda given: self._run(shard, given), shard, self.folder)
+        except Exception as error:
+            self._move(shard, f"{shard.file} does not load: {_first_line(error)}")
+            return
+        if not wrong <= self.tolerance:
+            self._move(shard, f"{shard.file} fails its self-test: wrong by {100 * wrong:.2g} % of what it adds")
+
+    @property
+    def tolerance(self) -> float:
+        """Relative error of what a shard adds that is taken for right."""
+        return MAX_ERROR[self.manifest.precision]
+
+    def _move(self, shard: ShardFile, reason: str) -> None:
+        resolved = getattr(self._fallback, "requested", "torch-cpu")
+        self._placements[shard.first] = Placement(shard.first, shard.last, self.requested, resolved, reason[:400])
+
+    def _run(self, shard: ShardFile, given: dict[str, np.ndarray]) -> list[np.ndarray]:
+        """Outputs of a shard, float32 and without padding, for inputs of any counts."""
+        counts = counts_of(given)
+        bucket = self.bucket(counts)
+        session = self._sessions.get((shard.first, bucket))
+        if session is None:
+            session = self._sessions[shard.first, bucket] = self.open(shard, bucket)
+        if self.manifest.padded:
+            given = padded(given, counts, bucket)
+        results = session.run(
+            shard.outputs, {key: value.astype(self._numbers, copy=False) for key, value in given.items()}
+        )
+        return [_trimmed(value, name, counts) for name, value in zip(shard.outputs, results, strict=True)]
+
+    def bucket(self, counts: Counts) -> Counts:
+        """The counts that a session is made for: one for all, here."""
+        return ANY
+
+    def open(self, shard: ShardFile, bucket: Counts) -> onnxruntime.InferenceSession:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self.threads
+        options.inter_op_num_threads = 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # other stages need the cores
+        return onnxruntime.InferenceSession(self.folder / shard.file, options, providers=[self.provider])
 
 
-def run_shard(session: onnxruntime.InferenceSession, shard: ShardFile, state: EditState, kv: ShardKv | None) -> None:
-    """Run a shard on the activations of the step begun; ``kv`` is float32 (matrices, rows, columns)."""
+ANY = Counts(0, 0, 0)
+
+
+def padded(given: dict[str, np.ndarray], counts: Counts, bucket: Counts) -> dict[str, np.ndarray]:
+    """Inputs with zeros up to a bucket, and a bias that hides these as keys. Text is never padded."""
+    found = dict(given)
+    rows = bucket.picture - counts.picture
+    for name in ("picture", "tokens"):
+        if name in found:
+            found[name] = np.pad(found[name], ((0, 0), (0, rows), (0, 0)))
+    for name in ("cosine", "sine"):
+        found[name] = np.pad(found[name], ((0, rows), (0, 0)))
+    found["cached"] = np.pad(found["cached"], ((0, 0), (0, bucket.cached - counts.cached), (0, 0)))
+    hidden = np.full(bucket.text + bucket.picture + bucket.cached, HIDDEN, np.float32)
+    hidden[: counts.text + counts.picture] = 0
+    first = bucket.text + bucket.picture
+    hidden[first : first + counts.cached] = 0
+    found["key_bias"] = hidden
+    return found
+
+
+def _trimmed(value: np.ndarray, name: str, counts: Counts) -> np.ndarray:
+    rows = {"picture_out": counts.picture, "text_out": counts.text, "tokens_out": counts.text + counts.picture}[name]
+    return np.ascontiguousarray(value[:, :rows], np.float32)
+
+
+def _inputs(shard: ShardFile, state: EditState, kv: ShardKv | None) -> dict[str, np.ndarray]:
+    """A shard's inputs from the activations of the step begun; without ``kv``, an empty cache."""
     activations, (cosine, sine) = state.step
     modulation = state.editor.runner.modulations[activations.step]
-    if activations.text is not None and not shard.double_blocks:
-        activations.picture, activations.text = torch.cat([activations.text, activations.picture], 1), None
+    if not shard.double_blocks:
+        _join(activations)
     tensors = {
         "picture": activations.picture,
         "text": activations.text,
@@ -87,10 +159,19 @@ def run_shard(session: onnxruntime.InferenceSession, shard: ShardFile, state: Ed
         tensor = tensors.get(each.name)
         if tensor is not None:
             given[each.name] = tensor.numpy()
-    if kv is None:
-        matrices, _, columns = next(each.shape for each in shard.inputs if each.name == "cached")
-        kv = np.empty((int(matrices), 0, int(columns)), np.float32)
-    given["cached"] = kv
-    results = [torch.from_numpy(result) for result in session.run(shard.outputs, given)]
-    activations.picture = results[0]
-    activations.text = results[1] if len(results) > 1 else None
+        elif each.name == "cached":
+            matrices, _, columns = each.shape
+            given["cached"] = np.empty((int(matrices), 0, int(columns)), np.float32) if kv is None else kv
+        elif each.name == "key_bias":
+            given["key_bias"] = np.zeros(0, np.float32)  # made when the padding is
+    return given
+
+
+def _join(activations: BlockState) -> None:
+    """Single-stream blocks take text and picture as one sequence."""
+    if activations.text is not None:
+        activations.picture, activations.text = torch.cat([activations.text, activations.picture], 1), None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
