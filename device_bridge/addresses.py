@@ -6,7 +6,7 @@ import ssl
 
 import psutil
 
-from device_bridge.hub import Hub
+from device_bridge.hub import Hub, url_of
 from sakura.errors import UserError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -17,17 +17,20 @@ def reachable_urls(hub: Hub) -> list[str]:
     scheme = "wss" if hub.tls else "ws"
     if hub.host not in ("0.0.0.0", "::"):
         return [hub.url]
+    family = socket.AF_INET6 if hub.host == "::" else socket.AF_INET  # asyncio listens on IPv6 only for "::"
     every = (each for addresses in psutil.net_if_addrs().values() for each in addresses)
-    here = [each.address for each in every if each.family == socket.AF_INET]
-    found = [f"{scheme}://{each}:{hub.port}" for each in here if not ipaddress.ip_address(each).is_loopback]
-    return found or [f"{scheme}://127.0.0.1:{hub.port}"]
+    here = [ipaddress.ip_address(each.address) for each in every if each.family == family]
+    found = [each for each in here if not (each.is_loopback or each.is_link_local)]
+    return [url_of(scheme, str(each), hub.port) for each in found] or [
+        url_of(scheme, "::1" if hub.host == "::" else "127.0.0.1", hub.port)
+    ]
 
 
 def tls_from(certificate: str) -> ssl.SSLContext:
-    """For wss, with a PEM file that holds certificate and key. Raises UserError."""
+    """For wss, with a PEM file that holds certificate and key, which has no password. Raises UserError."""
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        tls.load_cert_chain(certificate)
+        tls.load_cert_chain(certificate, password="")  # without one, OpenSSL would ask the terminal
     except OSError as error:  # ssl.SSLError is one
         raise UserError(
             f"{certificate} cannot be used ({error}); it must be a PEM file with a certificate and its key."

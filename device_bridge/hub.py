@@ -14,10 +14,13 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import CloseCode
 
 from device_bridge.clocks import ClockOffset, OffsetEstimator
+from device_bridge.liveness import end_when_stuck
 from device_bridge.pairing import Pairing
 from device_bridge.protocol import (
+    CLOSE_TIMEOUT_S,
     MAX_MESSAGE_BYTES,
     PING_INTERVAL_S,
     PING_TIMEOUT_S,
@@ -47,6 +50,7 @@ log = logging.getLogger(__name__)
 
 HELLO_TIMEOUT_S = 5.0
 MAX_DEVICES = 32
+MAX_STRANGERS = 64  # connections that have not said hello yet
 MAX_RUN_EVENTS = 4096
 RUNS_COUNTED = 64  # of whose messages a device remembers the number
 QUICK_PROBES, QUICK_PROBE_S, PROBE_S = 5, 0.1, 10.0
@@ -55,7 +59,7 @@ NO_DEVICE = "No device is connected; the local one comes back by itself in a few
 
 @dataclasses.dataclass
 class Traffic:
-    """What came of a run: messages, bytes, and events that the device had to leave out."""
+    """What came of a run: messages, bytes, and events that were left out on the way."""
 
     frames: int = 0
     size_bytes: int = 0
@@ -81,7 +85,7 @@ class ConnectedDevice:
         return self._offset.offset()
 
     async def probe(self) -> None:
-        """Ask what time it is there, for ever."""
+        """Ask what time it is there, for ever. Raises UserError when it is gone."""
         for number in itertools.count():
             await self.send(ClockProbe(time.monotonic()))
             await asyncio.sleep(QUICK_PROBE_S if number < QUICK_PROBES else PROBE_S)
@@ -91,13 +95,14 @@ class ConnectedDevice:
         if 0 <= now_s - reply.sent_s < PING_TIMEOUT_S:
             self._offset.add(reply.sent_s, reply.device_s, now_s)
 
-    def count(self, message: RunEvents, size_bytes: int) -> None:
+    def count(self, message: RunEvents, size_bytes: int) -> Traffic:
         traffic = self.traffic.setdefault(message.run_id, Traffic())
         traffic.frames += 1
         traffic.size_bytes += size_bytes
         traffic.dropped += message.dropped
         while len(self.traffic) > RUNS_COUNTED:
             self.traffic.popitem(last=False)
+        return traffic
 
     async def send(self, message: ToDevice) -> None:
         try:
@@ -120,9 +125,13 @@ class _Preparation:
             self.future.set_result(outcome)
 
 
-def _port(server: Server) -> int:
-    port: int = next(iter(server.sockets)).getsockname()[1]
-    return port
+def _address(server: Server) -> tuple[str, int]:
+    host, port = next(iter(server.sockets)).getsockname()[:2]
+    return host, port
+
+
+def url_of(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 class Hub:
@@ -144,10 +153,12 @@ class Hub:
         self.pairing = pairing or Pairing()
         self.devices: dict[str, ConnectedDevice] = {}
         self._numbers = itertools.count(1)
+        self._strangers = 0
+        self._dismissing: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> "Hub":
         self._servers = [await self._listen(self.host, self.port, self.tls)]
-        self.port = _port(self._servers[0])
+        self.port = _address(self._servers[0])[1]
         if self.tls:
             self._servers.append(await self._listen("127.0.0.1", 0, None))
         return self
@@ -163,7 +174,8 @@ class Hub:
             compression=None,
             ping_interval=PING_INTERVAL_S,
             ping_timeout=PING_TIMEOUT_S,
-            close_timeout=1,
+            open_timeout=HELLO_TIMEOUT_S,
+            close_timeout=CLOSE_TIMEOUT_S,
             origins=[None],  # agents send none; a page of another site would
         )
 
@@ -172,24 +184,37 @@ class Hub:
             server.close()
         for server in self._servers:
             await server.wait_closed()
+        await asyncio.gather(*self._dismissing)
 
     @property
     def url(self) -> str:
-        return f"{'wss' if self.tls else 'ws'}://{self.host}:{self.port}"
+        return url_of("wss" if self.tls else "ws", self.host, self.port)
 
     @property
     def local_url(self) -> str:
         """For devices on this machine."""
-        return f"ws://127.0.0.1:{_port(self._servers[-1])}"
+        host, port = _address(self._servers[-1])
+        return url_of("ws", {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)
 
     async def revoke(self, device_id: str) -> None:
         """Unpair a device, and disconnect it if it is here. Raises UserError."""
-        self.pairing.revoke(device_id)
-        device = self.devices.get(device_id)
-        if device:
-            with contextlib.suppress(UserError):
-                await device.send(Rejected("This device was revoked in the page; pair it again to use it."))
-            await device.connection.close()
+        try:
+            self.pairing.revoke(device_id)
+        finally:
+            device = self.devices.get(device_id)
+            if device:
+                await self._dismiss(device, "This device was revoked in the page; pair it again to use it.")
+
+    async def _dismiss(self, device: ConnectedDevice, reason: str) -> None:
+        """Disconnect a device, and tell it why as far as it still listens."""
+        if self.devices.get(device.device_id) is device:
+            del self.devices[device.device_id]
+        self._part_with(device)
+        with contextlib.suppress(TimeoutError, UserError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await device.send(Rejected(reason))
+                await device.connection.close()
+        device.connection.transport.abort()
 
     def device(self, device_id: str | None) -> ConnectedDevice:
         """The device of that id, or the one that connected first. Raises UserError."""
@@ -233,88 +258,111 @@ class Hub:
         await device.send(StopJob(run_id))
 
     async def _serve_device(self, connection: ServerConnection) -> None:
-        device = await self._greet(connection)
-        if device is None:
+        if self._strangers >= MAX_STRANGERS:
+            await connection.close(CloseCode.TRY_AGAIN_LATER, "too many connections")
             return
-        before = self.devices.pop(device.device_id, None)
-        self.devices[device.device_id] = device
-        if before:  # a connection that is dead, but nobody has noticed yet
-            self._part_with(before)
-            await before.connection.close()
-        probing = asyncio.create_task(device.probe())
+        self._strangers += 1
         try:
-            async for data in connection:
-                self._take(device, data if isinstance(data, bytes) else data.encode())
-        except ConnectionClosed:
-            pass
-        except msgspec.DecodeError as error:
-            log.warning("%s sent what is no message of this protocol (%s).", device.name, error)
+            hello = await self._hello(connection)
         finally:
-            probing.cancel()
-            await asyncio.gather(probing, return_exceptions=True)
-            if self.devices.get(device.device_id) is device:
-                del self.devices[device.device_id]
-            self._part_with(device)
+            self._strangers -= 1
+        if hello is None:
+            return
+        answer = hello if isinstance(hello, Rejected) else self._answer(hello)
+        if isinstance(answer, Rejected) or isinstance(hello, Rejected):
+            with contextlib.suppress(ConnectionClosed):
+                await connection.send(encode(answer))
+            await connection.close(CloseCode.POLICY_VIOLATION, "rejected")
+            return
+        paired = self.pairing.knows(answer.device_id)
+        await self._serve_accepted(ConnectedDevice(answer.device_id, hello, connection, paired=paired), answer)
 
-    async def _greet(self, connection: ServerConnection) -> ConnectedDevice | None:
-        """The device behind a new connection, or None after telling it why not."""
+    async def _hello(self, connection: ServerConnection) -> DeviceHello | Rejected | None:
+        """The first message, or why it is none; None where nobody waits for an answer."""
         try:
-            data = await asyncio.wait_for(connection.recv(decode=False), HELLO_TIMEOUT_S)
-            hello = decode_from_device(data)
-        except (TimeoutError, ConnectionClosed, msgspec.DecodeError):
+            message = decode_from_device(await asyncio.wait_for(connection.recv(decode=False), HELLO_TIMEOUT_S))
+        except ConnectionClosed:
             return None
-        if not isinstance(hello, DeviceHello):
-            return None
+        except TimeoutError:
+            return Rejected(f"No device_hello came within {HELLO_TIMEOUT_S:g} s; send it first.", final=False)
+        except msgspec.DecodeError as error:
+            return Rejected(f"The first message is no device_hello of the bridge protocol ({error}).")
+        if not isinstance(message, DeviceHello):
+            return Rejected("The first message must be a device_hello.")
+        return message
+
+    def _answer(self, hello: DeviceHello) -> Accepted | Rejected:
+        """Whether a device is let in: by version and by room, then by its token or by a pairing code."""
         version = common_version(hello.versions)
-        answer: Accepted | Rejected
         if version is None:
             theirs = ", ".join(map(str, hello.versions)) or "none"
             ours = ", ".join(map(str, VERSIONS))
-            answer = Rejected(
+            return Rejected(
                 f"This hub speaks version {ours} of the bridge protocol, the device {theirs}; update one of them."
             )
-        elif len(self.devices) >= MAX_DEVICES:
-            answer = Rejected(f"{MAX_DEVICES} devices are connected already; disconnect one first.", final=False)
-        else:
-            answer = self._admit(hello, version)
-        with contextlib.suppress(ConnectionClosed):
-            await connection.send(encode(answer))
-        if isinstance(answer, Rejected):
-            return None
-        return ConnectedDevice(answer.device_id, hello, connection, paired=answer.device_id in self._paired_ids())
-
-    def _paired_ids(self) -> set[str]:
-        return {each.device_id for each in self.pairing.paired()}
-
-    def _admit(self, hello: DeviceHello, version: int) -> Accepted | Rejected:
-        """Whether a device is let in, by its token or by a pairing code."""
+        known = self.pairing.known(hello.token)
+        comes_back = known is not None and known.device_id in self.devices  # and replaces a connection
+        if len(self.devices) >= MAX_DEVICES and not comes_back:
+            return Rejected(f"{MAX_DEVICES} devices are connected already; disconnect one first.", final=False)
         if hello.pairing_code and not hello.token:
             try:
                 paired, token = self.pairing.pair(hello.pairing_code, hello.name)
             except UserError as error:
                 return Rejected(str(error))
             return Accepted(version, paired.device_id, token)
-        if hmac.compare_digest(hello.token.encode(), self.token.encode()):
+        if self.token and hmac.compare_digest(hello.token.encode(), self.token.encode()):
             return Accepted(version, f"device-{next(self._numbers)}")
-        known = self.pairing.known(hello.token)
         if known is None:
             return Rejected("This hub does not know the device, or it was revoked; pair it with a code of the page.")
         return Accepted(version, known.device_id)
+
+    async def _serve_accepted(self, device: ConnectedDevice, answer: Accepted) -> None:
+        before = self.devices.pop(device.device_id, None)
+        self.devices[device.device_id] = device
+        if before:  # dead, but nobody has noticed yet; or another machine with the same token, which must not come back
+            reason = "This device connected again from elsewhere; pair each machine by itself."
+            dismissing = asyncio.create_task(self._dismiss(before, reason))
+            self._dismissing.add(dismissing)
+            dismissing.add_done_callback(self._dismissing.discard)
+        background: list[asyncio.Task[None]] = []
+        code = CloseCode.NORMAL_CLOSURE
+        try:
+            await device.send(answer)  # goes out before anything else is sent to a device that is listed
+            background += [
+                asyncio.create_task(end_when_stuck(device.connection)),
+                asyncio.create_task(device.probe()),
+            ]
+            async for data in device.connection:
+                self._take(device, data if isinstance(data, bytes) else data.encode())
+        except (ConnectionClosed, UserError):
+            pass
+        except msgspec.DecodeError as error:
+            log.warning("%s sent what is no message of this protocol (%s).", device.name, error)
+            code = CloseCode.PROTOCOL_ERROR
+        finally:
+            if self.devices.get(device.device_id) is device:
+                del self.devices[device.device_id]
+            self._part_with(device)
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+            await device.connection.close(code)
 
     def _take(self, device: ConnectedDevice, data: bytes) -> None:
         message = decode_from_device(data)
         match message:
             case RunEvents():
-                device.count(message, len(data))
                 queue = device.runs.get(message.run_id)
                 if queue is None:
                     return
+                traffic = device.count(message, len(data))
                 for event in message.events:
-                    # The end of a run must get through, whatever came before it.
-                    if is_last(event) and queue.full():
-                        queue.get_nowait()
-                    if not queue.full():
-                        queue.put_nowait(event)
+                    if queue.full():
+                        traffic.dropped += 1
+                        if not is_last(event):
+                            continue
+                        queue.get_nowait()  # the end of a run must get through, whatever came before it
+                    queue.put_nowait(event)
             case Preparing():
                 for preparation in device.preparing.get((message.template_id, message.codec), []):
                     preparation.progress(message.done)

@@ -88,18 +88,22 @@ class Pairing:
         if len(self._wrong_s) == MAX_WRONG_CODES and now_s - self._wrong_s[0] < WRONG_CODES_WINDOW_S:
             raise UserError(TOO_MANY)
         self._forget_old()
-        typed = code.strip().upper().encode()
+        typed = "".join(code.split()).upper().encode()
         found = [each for each in self._codes if hmac.compare_digest(each.encode(), typed)]
         if not found:
             self._wrong_s.append(now_s)
             raise UserError(WRONG_CODE)
         if len(self._paired) >= MAX_PAIRED:
             raise UserError(f"{MAX_PAIRED} devices are paired already; revoke one first.")
-        del self._codes[found[0]]
         token = secrets.token_urlsafe(32)
         device = PairedDevice(secrets.token_hex(4), name, _sha256(token), time.time())
         self._paired[device.device_id] = device
-        self._save()
+        try:
+            self._save()
+        except UserError:  # the code still works when there is room again
+            del self._paired[device.device_id]
+            raise
+        del self._codes[found[0]]
         return device, token
 
     def known(self, token: str) -> PairedDevice | None:
@@ -107,18 +111,25 @@ class Pairing:
         digest = _sha256(token)
         return next((each for each in self._paired.values() if hmac.compare_digest(each.token_sha256, digest)), None)
 
+    def knows(self, device_id: str) -> bool:
+        return device_id in self._paired
+
     def paired(self) -> list[PairedDevice]:
         return list(self._paired.values())
 
     def revoke(self, device_id: str) -> None:
-        """Let a device's token work no more. Raises UserError on a device that is not paired."""
+        """Let a device's token work no more. Raises UserError on a device that is not paired or cannot be forgotten."""
         if self._paired.pop(device_id, None) is None:
             raise UserError("That device is not paired; nothing to revoke.")
         self._save()
 
     def _save(self) -> None:
-        if self._path is not None:
+        if self._path is None:
+            return
+        try:
             write_private(self._path, msgspec.json.format(msgspec.json.encode(self.paired())))
+        except OSError as error:
+            raise UserError(f"{self._path} cannot be written ({error}); make room or change who may write.") from error
 
 
 def _sha256(token: str) -> str:

@@ -14,12 +14,20 @@ from sakura.events import AnyEvent, System
 VERSION = 3
 VERSIONS = [VERSION]  # that this side can speak
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
-# A device that does not answer pings is gone within PING_INTERVAL_S + PING_TIMEOUT_S.
-PING_INTERVAL_S = 2.0
+# Who does not answer pings is gone within PING_INTERVAL_S + PING_TIMEOUT_S + CLOSE_TIMEOUT_S.
+PING_INTERVAL_S = 1.5
 PING_TIMEOUT_S = 2.5
+CLOSE_TIMEOUT_S = 0.5
+MAX_FRAME_EVENTS = 2048
+MAX_SENTENCE = 2000
 
+# Limits hold for what devices say: the hub does not trust them with its memory, nor with numbers that are none.
 Text = Annotated[str, msgspec.Meta(max_length=400)]
+Sentence = Annotated[str, msgspec.Meta(max_length=MAX_SENTENCE)]
+Name = Annotated[str, msgspec.Meta(max_length=128)]  # of a run, a template or a codec
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
+ClockSeconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class _Message(msgspec.Struct, frozen=True, tag_field="kind"):
@@ -83,17 +91,17 @@ class ClockProbe(_Message, frozen=True, tag="clock_probe"):
 class ClockReply(_Message, frozen=True, tag="clock_reply"):
     """It is ``device_s`` on the device's monotonic clock."""
 
-    sent_s: float
-    device_s: float
+    sent_s: ClockSeconds
+    device_s: ClockSeconds
 
 
 class DeviceStatus(_Message, frozen=True, tag="device_status"):
     """How a device is; what it cannot tell is absent. Sent now and then, by the device's own choice."""
 
-    temperature_c: float | None = None
-    battery_percent: float | None = None
+    temperature_c: Annotated[float, msgspec.Meta(ge=-100, le=200)] | None = None
+    battery_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] | None = None
     charging: bool | None = None
-    memory_bytes: int | None = None
+    memory_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 class Prepare(_Message, frozen=True, tag="prepare"):
@@ -107,27 +115,33 @@ class Prepare(_Message, frozen=True, tag="prepare"):
 class Preparing(_Message, frozen=True, tag="preparing"):
     """The cloud is building the template's cache; ``done`` from 0 to 1."""
 
-    template_id: str
-    codec: str
-    done: float
+    template_id: Name
+    codec: Name
+    done: Share
 
 
 class Prepared(_Message, frozen=True, tag="prepared"):
     """The device is ready for a template, and takes this long a step with and without the cache."""
 
-    template_id: str
-    codec: str
+    template_id: Name
+    codec: Name
     geometry: CacheGeometry
-    active_step_s: float
-    full_step_s: float
+    active_step_s: Seconds
+    full_step_s: Seconds
+
+    def __post_init__(self) -> None:
+        """Raises ValueError (on decoding msgspec.ValidationError) on a geometry that nobody could compute with."""
+        geometry = self.geometry
+        if min(msgspec.structs.astuple(geometry)) < 1 or geometry.blocks % geometry.blocks_per_shard:
+            raise ValueError("geometry counts from 1, and its blocks are a multiple of blocks_per_shard")
 
 
 class NotPrepared(_Message, frozen=True, tag="not_prepared"):
     """The device could not get ready, with a sentence why."""
 
-    template_id: str
-    codec: str
-    reason: str
+    template_id: Name
+    codec: Name
+    reason: Sentence
 
 
 class RunJob(_Message, frozen=True, tag="run_job"):
@@ -158,9 +172,9 @@ class RunEvents(_Message, frozen=True, tag="run_events"):
     ``dropped`` counts events that were left out since then, because the hub took them too slowly.
     """
 
-    run_id: str
-    events: list[AnyEvent]
-    dropped: int = 0
+    run_id: Name
+    events: Annotated[list[AnyEvent], msgspec.Meta(max_length=MAX_FRAME_EVENTS)]
+    dropped: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 ToDevice: TypeAlias = Accepted | Rejected | ClockProbe | Prepare | RunJob | StopJob

@@ -2,116 +2,31 @@
 
 import asyncio
 import contextlib
-import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine
 
 import msgspec
 import numpy as np
 import pytest
+from bridges import ENGINE, TOKEN, Bridge, Play, ignore
 from websockets.asyncio.client import connect
-from worlds import Relay, cloud_of, device_of, job_for, tiny_template, until, url_of
+from worlds import Relay, job_for, tiny_template, until
 
-from device_bridge.agent import Agent, RejectedError
-from device_bridge.hub import MAX_DEVICES, ConnectedDevice, Hub
+from device_bridge.agent import RejectedError
+from device_bridge.hub import MAX_DEVICES, Hub
 from device_bridge.protocol import (
     VERSION,
     Accepted,
     DeviceHello,
-    EngineReport,
     Rejected,
     RunEvents,
-    RunJob,
     decode_from_device,
     decode_to_device,
     encode,
 )
-from sakura.backbone.editor import Editor, edit_on_device
+from sakura.backbone.editor import edit_on_device
 from sakura.backbone.inputs import Request
-from sakura.cache.store import CacheStore
-from sakura.cloud.client import CloudClient
 from sakura.errors import UserError
 from sakura.events import AnyEvent, RepresentationChosen, RunFailed, RunFinished, RunStarted, is_last
-from sakura.network.library import constant_trace
-from sakura.pictures import from_png, to_png
-from sakura.templates import TemplateLibrary
-
-TOKEN = "a token"
-ENGINE = EngineReport("none")
-
-
-class Bridge:
-    """A hub, the address of a cloud, and agents that come and go."""
-
-    def __init__(self, hub: Hub, editor: Editor, cloud_url: str) -> None:
-        self.hub, self.editor, self.cloud_url = hub, editor, cloud_url
-
-    @contextlib.asynccontextmanager
-    async def agent(self, token: str = TOKEN) -> AsyncIterator[asyncio.Task[None]]:
-        async with device_of(self.editor) as device:
-            task = asyncio.create_task(Agent(device, self.hub.url, token).run())
-            try:
-                yield task
-            finally:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-
-    async def device(self) -> ConnectedDevice:
-        await until(lambda: bool(self.hub.devices))
-        return self.hub.device(None)
-
-    async def slow_link(self, mbps: float = 0.01) -> str:
-        """Declare a link on which an edit takes long enough to be interrupted."""
-        client = await CloudClient.connect(self.cloud_url, "")
-        link_id = secrets.token_hex(4)
-        await client.emulate_link(link_id, constant_trace(mbps), 0, 0)
-        await client.close()
-        return link_id
-
-    def job(self, run_id: str, link_id: str | None = None, *, controller: str = "") -> RunJob:
-        request = job_for(tiny_template("tiny-face"))
-        assert request.reference is not None
-        return RunJob(
-            run_id=run_id,
-            template_id="tiny-face",
-            cloud_url=self.cloud_url,
-            system="full_cache",
-            words=list(request.words),
-            reference_png=to_png(request.reference),
-            seed=request.seed,
-            rate_budget_bytes=None,
-            link_id=link_id,
-            rtt_s=0.0,
-            controller=controller,
-        )
-
-    async def run(
-        self, job: RunJob, device: ConnectedDevice, on_event: Callable[[AnyEvent], Coroutine[object, object, None]]
-    ) -> list[AnyEvent]:
-        events = []
-        async for event in self.hub.run(device, job):
-            events.append(event)
-            await on_event(event)
-        return events
-
-
-async def ignore(event: AnyEvent) -> None:
-    pass
-
-
-Scenario = Callable[[Bridge], Coroutine[object, object, None]]
-Play = Callable[[Scenario], None]
-
-
-@pytest.fixture
-def play(tiny_store: CacheStore, tiny_templates: TemplateLibrary) -> Play:
-    def run(scenario: Scenario) -> None:
-        async def main() -> None:
-            async with asyncio.timeout(60), cloud_of(tiny_store, tiny_templates) as cloud, Hub(TOKEN) as hub:
-                await scenario(Bridge(hub, tiny_store.editor, url_of(cloud)))
-
-        asyncio.run(main())
-
-    return run
+from sakura.pictures import from_png
 
 
 def test_edit_over_the_bridge(play: Play) -> None:
