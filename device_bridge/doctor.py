@@ -8,7 +8,7 @@ import msgspec
 import onnxruntime
 
 from device_bridge.engines import ENGINES
-from device_bridge.engines.qnn import has_npu, qnn_devices, soc_model
+from device_bridge.engines.qnn_provider import has_npu, qnn_devices, soc_model
 from device_bridge.protocol import DeviceStatus, EngineReport
 from device_bridge.role import load
 from device_bridge.telemetry import read_status

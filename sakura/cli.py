@@ -290,6 +290,47 @@ def bench_codec(
         _write_json(json_file, run_benchmark(store, chosen, lambda what: typer.echo(what, err=True)))
 
 
+@bench_app.command("engines")
+def bench_engines(
+    engine: Annotated[list[str] | None, typer.Option(help="Compare these; repeat it. The CPU's if absent.")] = None,
+    threads: Annotated[int, typer.Option(min=1, max=64, help="CPU threads.")] = 1,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the result here too.")] = None,
+) -> None:
+    """Seconds a step on each engine, and ratios to torch."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, str(threads))
+    import torch
+
+    from sakura.backbone.editor import Editor
+    from sakura.benchmarks.engines import CPU_ENGINES
+    from sakura.benchmarks.engines import bench_engines as run_benchmark
+    from sakura.settings import MODEL_FOLDER
+
+    with _sentences():
+        torch.set_num_threads(threads)
+        rows = run_benchmark(
+            Editor.load(MODEL_FOLDER), engine or CPU_ENGINES, progress=lambda what: typer.echo(what, err=True)
+        )
+        _write_json(json_file, rows)
+
+
+@bench_app.command("bridge")
+def bench_bridge(
+    edits: Annotated[int, typer.Option(min=1, help="Edits each way.")] = 30,
+    template: Annotated[str, typer.Option(help="The template to edit.")] = "face-hoodie",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the result here too.")] = None,
+) -> None:
+    """What an edit over the bridge takes more than one in-process; medians."""
+    from sakura.benchmarks.bridge import bench_bridge as run_benchmark
+    from sakura.settings import SHIPPED_TEMPLATES, own_templates
+    from sakura.templates import TemplateLibrary
+
+    with _sentences(), _progress("Editing") as progress:
+        chosen = TemplateLibrary(SHIPPED_TEMPLATES, own_templates()).get(template)
+        rows = run_benchmark(chosen, edits, progress)
+    _write_json(json_file, rows)
+
+
 @bench_app.command("edit")
 def bench_edit(
     requests: Annotated[int, typer.Option(min=1, help="Requests a task.")] = 10,

@@ -57,6 +57,7 @@ FOLLOW_S = 1.0  # so often a run that is followed is told so, also where nothing
 STOP_TIMEOUT_S = 5.0
 LINK_PAUSE_S = 0.05  # between tries to tell a cloud that comes back of a run's network
 MAX_RUNS_KEPT = 64
+MEASURING = "-full"  # ends the id of a run that another one is scored against
 CALL_TIMEOUT_S = 330.0
 DEVICE_TIMEOUT_S = 120.0
 
@@ -263,7 +264,11 @@ class Studio:
 
     def devices(self) -> list[DeviceCard]:
         """The connected devices, the oldest first."""
-        return [_card(device) for device in list(self.hub.devices.values())]
+
+        async def look() -> list[DeviceCard]:
+            return [_card(device) for device in self.hub.devices.values()]
+
+        return self._call(look())
 
     def offer_pairing(self) -> PairingOffer:
         """A new code for one more device."""
@@ -273,6 +278,14 @@ class Studio:
             return PairingOffer(reachable_urls(self.hub), code.code, code.expires_s - time.monotonic())
 
         return self._call(offer())
+
+    def pairing_open(self, code: str) -> bool:
+        """Whether a device can still be paired with a code."""
+
+        async def look() -> bool:
+            return self.hub.pairing.is_open(code)
+
+        return self._call(look())
 
     def paired_devices(self) -> list[PairedDevice]:
         """All devices that may come back by themselves, connected or not."""
@@ -487,7 +500,7 @@ class Studio:
         began = self._loop.time()
         measuring = msgspec.structs.replace(
             job,
-            run_id=f"{job.run_id}-full",
+            run_id=job.run_id + MEASURING,
             system="full_cache",
             rate_budget_bytes=None,
             link_id=None,
@@ -554,6 +567,14 @@ class Studio:
         """What a run was asked to do. Raises UserError on an unknown run."""
         return self._find(run_id).request
 
+    def run_device(self, run_id: str) -> DeviceCard:
+        """The device of a run as it is now, or was when it left. Raises UserError on an unknown run."""
+
+        async def look() -> DeviceCard:
+            return _card(self._find(run_id).device)
+
+        return self._call(look())
+
     def networks(self, run_id: str) -> list[tuple[float, Trace]]:
         """The networks of a run, each with when it began to hold, in s since the run began. Raises UserError."""
         return list(self._find(run_id).networks)
@@ -604,7 +625,7 @@ def _card(device: ConnectedDevice) -> DeviceCard:
         device.engine,
         device.status,
         device.clock,
-        next(reversed(device.traffic.values()), None),
+        next((each for run_id, each in reversed(device.traffic.items()) if not run_id.endswith(MEASURING)), None),
         device.paired,
         time.monotonic() - device.connected_s,
     )

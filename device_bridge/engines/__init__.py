@@ -113,7 +113,7 @@ def report(editor: Editor, executor: Executor) -> EngineReport:
 
 def _best(editor: Editor, progress: Progress) -> Executor:
     try:
-        from device_bridge.engines.qnn import has_npu
+        from device_bridge.engines.qnn_provider import has_npu
 
         if has_npu():
             return _qnn(editor, progress, emulator=False)

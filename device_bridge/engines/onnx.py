@@ -15,7 +15,7 @@ from device_bridge.export import HIDDEN, MAX_ERROR, Counts, ShardFile, counts_of
 from device_bridge.protocol import Placement
 from sakura.backbone.editor import EditState
 from sakura.backbone.flux2 import BlockState
-from sakura.runtime.engine import Executor, ShardKv
+from sakura.runtime.engine import Executor, Product, ShardKv
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,7 @@ class OnnxExecutor:
     requested = "onnxruntime-cpu"
     label = "ONNX Runtime, CPU"
     provider = "CPUExecutionProvider"
+    product: Product | None = None
 
     def __init__(self, folder: Path, *, fingerprint: str, fallback: Executor, threads: int = 1) -> None:
         """Load and test the shards of a folder. Raises UserError where they are not there or of another model."""

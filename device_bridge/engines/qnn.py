@@ -1,9 +1,7 @@
 """Exported shards on Qualcomm's NPU (HTP), or on its emulator for x86, through ONNX Runtime's QNN provider.
 
-The provider is a plugin: asking for it by name in ``providers=`` silently gives the CPU. So it is registered, its
-devices are handed to the session, falling back to the CPU is forbidden, and the graph's assignment is read back. Its
-options hold for the whole process, so a process has one configuration. Token counts must be fixed: a session serves a
-bucket of them, and what is missing is padded and hidden by the key bias.
+Token counts must be fixed: a session serves a bucket of them, and what is missing is padded and hidden by the key bias.
+Where each part of the graph was placed is read back, and a session of which a part would run elsewhere is refused.
 
 The emulator computes as the NPU does, some hundred times slower than the CPU: it shows that shards compile, are placed
 and are right. On a Snapdragon device this has not been run by us.
@@ -13,62 +11,29 @@ import importlib.metadata
 import logging
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import onnxruntime
 
 from device_bridge.engines.onnx import OnnxExecutor
+from device_bridge.engines.qnn_provider import (
+    DEFAULT_SOC_MODEL,
+    EP_NAME,
+    configured,
+    qnn_devices,
+    soc_model,
+    strict_options,
+)
+from device_bridge.engines.rebuild import GraphProduct
 from device_bridge.export import Counts, ShardFile, read_any_manifest, stored_counts
 from sakura.errors import UserError
 from sakura.runtime.engine import Executor
 
 log = logging.getLogger(__name__)
 
-EP_NAME = "QNNExecutionProvider"
-# SoC models as QAIRT numbers them. Without one, blocks do not compile or run in fp32.
-SOC_MODELS = {"SM8650": 57, "SC8380XP": 60, "SM8750": 69, "SM8850": 87}
-DEFAULT_SOC_MODEL = 69
-SOC_FILES = (Path("/sys/devices/soc0/machine"), Path("/sys/devices/soc0/soc_id"))
 PICTURE_BUCKET, CACHED_BUCKET = 32, 64
 COMPILE_S = 3600.0
 NPU_TOLERANCE = 2e-2  # fp16 arithmetic: 0.001 to 0.002 measured on the emulator
-
-_lock = threading.Lock()
-_configured: dict[str, str] = {}
-
-
-def qnn_devices() -> list[onnxruntime.OrtEpDevice]:
-    """The provider's devices on this machine. Raises UserError where the package is missing."""
-    try:
-        import onnxruntime_qnn
-    except ImportError as error:
-        raise UserError("onnxruntime-qnn is not installed; install it, or use --engine onnxruntime-cpu.") from error
-    with _lock:
-        if not any(each.ep_name == EP_NAME for each in onnxruntime.get_ep_devices()):
-            onnxruntime.register_execution_provider_library(EP_NAME, onnxruntime_qnn.get_library_path())
-    return [each for each in onnxruntime.get_ep_devices() if each.ep_name == EP_NAME]
-
-
-def has_npu() -> bool:
-    """Whether this machine has an NPU that the provider can use."""
-    try:
-        return any(each.device.type == onnxruntime.OrtHardwareDeviceType.NPU for each in qnn_devices())
-    except (UserError, OSError, RuntimeError):
-        return False
-
-
-def soc_model() -> int | None:
-    """What this machine's SoC is to QAIRT, where Linux tells; unverified on hardware."""
-    for path in SOC_FILES:
-        try:
-            told = path.read_text().strip().upper()
-        except OSError:
-            continue
-        for name, number in SOC_MODELS.items():
-            if name in told:
-                return number
-    return None
 
 
 class QnnExecutor(OnnxExecutor):
@@ -93,6 +58,7 @@ class QnnExecutor(OnnxExecutor):
         self.soc = soc or soc_model() or DEFAULT_SOC_MODEL
         self._options = configured(self.soc)
         super().__init__(folder, fingerprint=fingerprint, fallback=fallback)
+        self.product = GraphProduct(self._devices, self._options)
         if not self.manifest.padded:
             raise UserError(f"The shards in {folder} are for the CPU; export them with --padded for an NPU.")
 
@@ -137,24 +103,6 @@ def compile_for(folder: Path, soc: int) -> list[Path]:
     return sorted(folder.glob(f"soc-{soc}-*/*.onnx"))
 
 
-def configured(soc: int) -> dict[str, str]:
-    """The provider's options, the same for the whole process. Raises UserError on other ones than before."""
-    import onnxruntime_qnn
-
-    options = {
-        "backend_path": onnxruntime_qnn.get_qnn_htp_path(),
-        "soc_model": str(soc),
-        "enable_htp_fp16_precision": "1",
-    }
-    with _lock:
-        if _configured and _configured != options:
-            raise UserError(
-                f"QNN runs for SoC model {_configured['soc_model']} in this process already; use one a process."
-            )
-        _configured.update(options)
-    return options
-
-
 def open_session(
     path: Path,
     shard: ShardFile,
@@ -167,18 +115,10 @@ def open_session(
 
     Raises UserError where a part would run elsewhere, and what ONNX Runtime raises on a graph that does not compile.
     """
-    session_options = onnxruntime.SessionOptions()
-    session_options.log_severity_level = 4  # what fails is raised, and told by us
-    for key, value in (
-        ("session.disable_cpu_ep_fallback", "1"),
-        ("session.record_ep_graph_assignment_info", "1"),
-        *(
-            (("ep.context_enable", "1"), ("ep.context_file_path", str(context)), ("ep.context_embed_mode", "1"))
-            if context
-            else ()
-        ),
-    ):
-        session_options.add_session_config_entry(key, value)
+    session_options = strict_options()
+    if context:
+        for key, value in (("enable", "1"), ("file_path", str(context)), ("embed_mode", "1")):
+            session_options.add_session_config_entry(f"ep.context_{key}", value)
     for name in {side for each in shard.inputs for side in each.shape if isinstance(side, str)}:
         session_options.add_free_dimension_override_by_name(name, bucket.of(name))
     session_options.add_provider_for_devices(devices, options)

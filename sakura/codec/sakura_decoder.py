@@ -1,7 +1,7 @@
 """The decoder of the SAKURA codec: from whichever planes have arrived to keys and values."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +14,13 @@ from sakura.codec.sakura_layout import HEADER, Layout, component_groups, from_lo
 if TYPE_CHECKING:
     from sakura.codec.sakura import SakuraCodec
 
+Product = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
 
 class SakuraDecoder:
     """Reads planes as they come; what several shards share is rebuilt once and kept until more of it arrives.
 
-    Only segment 0 is indispensable: without any planes, a shard is all zeros.
+    Only segment 0 is indispensable: without any planes, a shard is all zeros. ``product`` multiplies the factors.
     """
 
     def __init__(self, codec: "SakuraCodec", geometry: CacheGeometry, places: TokenPlaces) -> None:
@@ -31,6 +33,7 @@ class SakuraDecoder:
         self._readers: dict[int, PlaneReader] = {}
         self._left: np.ndarray | None = None
         self._right: dict[int, np.ndarray] = {}
+        self.product: Product = np.matmul
 
     def add(self, segments: Mapping[int, bytes]) -> None:
         self._waiting.update({number: data for number, data in segments.items() if number not in self._read})
@@ -133,7 +136,7 @@ class SakuraDecoder:
         modes = self._right_factors(layout, shard % layout.columns)
         weights = self._step_basis[self.geometry.step_of(shard)]
         right = np.tensordot(weights, modes, 1)
-        rebuilt = self._left_factor()[:, : len(right)] @ right
+        rebuilt = self.product(self._left_factor()[:, : len(right)], right)
         matrices = rebuilt.reshape(self.geometry.rows, self.geometry.matrices, -1)
         if self._factors is not None:
             rotate(matrices[:, ::2], self._factors[:, None])

@@ -19,6 +19,7 @@ from sakura.backbone.attention import Inject, Plain
 from sakura.backbone.editor import Editor, EditState
 from sakura.backbone.inputs import Request, Template
 from sakura.codec.interface import CacheGeometry, Codec, Decoder
+from sakura.codec.sakura_decoder import Product, SakuraDecoder
 
 ShardKv = np.ndarray  # float32 (matrices, rows, columns), contiguous: K and V of each block of a shard
 NO_KV = np.empty((0, 0, 0), np.float32)  # of processors that only take time
@@ -74,6 +75,11 @@ class Executor(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def product(self) -> Product | None:
+        """How it multiplies the factors of a cache, if not as numpy does."""
+        ...
+
     def run(self, state: EditState, blocks: range, kv: ShardKv | None) -> None:
         """Run blocks of the step begun: on the active tokens with ``kv``, or on all tokens without."""
         ...
@@ -83,6 +89,7 @@ class TorchExecutor:
     """torch on the CPU."""
 
     name = "torch, CPU"
+    product: Product | None = None
 
     def run(self, state: EditState, blocks: range, kv: ShardKv | None) -> None:
         if kv is None:
@@ -120,7 +127,8 @@ class LocalRun:
         self, engine: Engine, template: Template, request: Request, geometry: CacheGeometry, codec: Codec
     ) -> None:
         self.engine, self.geometry = engine, geometry
-        self._make_decoder: Callable[[], Decoder] = lambda: codec.decoder(geometry, engine.editor.places(template))
+        self._places = functools.partial(engine.editor.places, template)
+        self._codec = codec
         self.loop = asyncio.get_running_loop()
         self._state: EditState | None = None
         self._start: Callable[[], EditState] = lambda: engine.editor.start(template, request)
@@ -135,7 +143,11 @@ class LocalRun:
     @functools.cached_property
     def decoder(self) -> Decoder:
         """Made where it is used, while the first shard is on its way."""
-        return self._make_decoder()
+        decoder = self._codec.decoder(self.geometry, self._places())
+        product = self.engine.executor.product
+        if product and isinstance(decoder, SakuraDecoder):
+            decoder.product = product
+        return decoder
 
     @property
     def state(self) -> EditState:

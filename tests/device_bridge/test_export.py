@@ -171,7 +171,8 @@ def test_no_manifest_is_too_odd(tmp_path_factory: pytest.TempPathFactory, data: 
         read_manifest(folder, "any")
 
 
-def test_engines_by_name(tiny_editor: Editor, home: Path) -> None:
+def test_engines_by_name(tiny_editor: Editor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAKURA_HOME", str(tmp_path))
     assert set(ENGINES) >= {"torch-cpu", "onnxruntime-cpu"}
     with pytest.raises(UserError, match=r"no engine 'tpu'; there are auto, .*torch-cpu"):
         new_executor("tpu", tiny_editor)
@@ -180,7 +181,7 @@ def test_engines_by_name(tiny_editor: Editor, home: Path) -> None:
     assert isinstance(executor, OnnxExecutor)
     assert told[-1] == 1.0
     told.clear()
-    assert exported(tiny_editor, told.append).is_relative_to(home)
+    assert exported(tiny_editor, told.append).is_relative_to(tmp_path)
     assert told == []  # the second time they are there
     assert new_executor("auto", tiny_editor).name in {"torch, CPU", "ONNX Runtime, CPU"}
 
@@ -189,6 +190,8 @@ def test_speed_is_measured_for_all_in_turns(tiny_editor: Editor) -> None:
     ran: list[tuple[str, bool]] = []
 
     class Watched:
+        product = None
+
         def __init__(self, name: str) -> None:
             self.name = name
 

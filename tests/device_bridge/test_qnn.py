@@ -12,7 +12,8 @@ pytest.importorskip("onnxruntime_qnn", reason="There is no wheel of onnxruntime-
 from test_export import edit
 
 from device_bridge.engines import exported, new_executor
-from device_bridge.engines.qnn import DEFAULT_SOC_MODEL, QnnExecutor, bucket_of, compile_for, configured, has_npu
+from device_bridge.engines.qnn import QnnExecutor, bucket_of, compile_for
+from device_bridge.engines.qnn_provider import DEFAULT_SOC_MODEL, configured, has_npu
 from device_bridge.export import Counts, export_shards
 from sakura.backbone.editor import Editor, capture
 from sakura.errors import UserError

@@ -1,0 +1,82 @@
+"""Qualcomm's provider of ONNX Runtime: registering it, its devices, and options for the whole process.
+
+It is a plugin: asking for it by name in ``providers=`` silently gives the CPU. So it is registered, its devices are
+handed to sessions, and falling back to the CPU is forbidden. Its options hold for the whole process, so a process has
+one configuration.
+"""
+
+import threading
+from pathlib import Path
+
+import onnxruntime
+
+from sakura.errors import UserError
+
+EP_NAME = "QNNExecutionProvider"
+# SoC models as QAIRT numbers them. Without one, blocks do not compile or run in fp32.
+SOC_MODELS = {"SM8650": 57, "SC8380XP": 60, "SM8750": 69, "SM8850": 87}
+DEFAULT_SOC_MODEL = 69
+SOC_FILES = (Path("/sys/devices/soc0/machine"), Path("/sys/devices/soc0/soc_id"))
+
+_lock = threading.Lock()
+_configured: dict[str, str] = {}
+
+
+def qnn_devices() -> list[onnxruntime.OrtEpDevice]:
+    """The provider's devices on this machine. Raises UserError where the package is missing."""
+    try:
+        import onnxruntime_qnn
+    except ImportError as error:
+        raise UserError("onnxruntime-qnn is not installed; install it, or use --engine onnxruntime-cpu.") from error
+    with _lock:
+        if not any(each.ep_name == EP_NAME for each in onnxruntime.get_ep_devices()):
+            onnxruntime.register_execution_provider_library(EP_NAME, onnxruntime_qnn.get_library_path())
+    return [each for each in onnxruntime.get_ep_devices() if each.ep_name == EP_NAME]
+
+
+def has_npu() -> bool:
+    """Whether this machine has an NPU that the provider can use."""
+    try:
+        return any(each.device.type == onnxruntime.OrtHardwareDeviceType.NPU for each in qnn_devices())
+    except (UserError, OSError, RuntimeError):
+        return False
+
+
+def soc_model() -> int | None:
+    """What this machine's SoC is to QAIRT, where Linux tells; unverified on hardware."""
+    for path in SOC_FILES:
+        try:
+            told = path.read_text().strip().upper()
+        except OSError:
+            continue
+        for name, number in SOC_MODELS.items():
+            if name in told:
+                return number
+    return None
+
+
+def configured(soc: int) -> dict[str, str]:
+    """The provider's options, the same for the whole process. Raises UserError on other ones than before."""
+    import onnxruntime_qnn
+
+    options = {
+        "backend_path": onnxruntime_qnn.get_qnn_htp_path(),
+        "soc_model": str(soc),
+        "enable_htp_fp16_precision": "1",
+    }
+    with _lock:
+        if _configured and _configured != options:
+            raise UserError(
+                f"QNN runs for SoC model {_configured['soc_model']} in this process already; use one a process."
+            )
+        _configured.update(options)
+    return options
+
+
+def strict_options() -> onnxruntime.SessionOptions:
+    """Options under which nothing runs on the CPU in silence."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # what fails is raised, and told by us
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    return options
