@@ -397,7 +397,7 @@ class EditView:
             prompt=prompt if words else "", rate_budget_bytes=rate_budget,
         )  # fmt: skip
 
-    def _edit(self, *chosen: Any) -> Update:
+    def _edit(self, event: gr.EventData, *chosen: Any) -> Update:
         s = self.setup
         errors = {
             "reference": s.reference_error, "prompt": s.prompt_error, "trace": s.trace_error,
@@ -407,7 +407,7 @@ class EditView:
         # A prop reaches the page only when it changes, so each answer carries a number of its own.
         update[s.action] = gr.HTML(answered=next(self._counter))
         try:
-            request = self._request(*chosen)
+            request = dataclasses.replace(self._request(*chosen), device_id=event.device_id)
             with at_field("action"):
                 run_id = self._studio.start(request)
         except FieldError as error:

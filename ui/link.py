@@ -7,16 +7,19 @@ from typing import Any
 import gradio as gr
 import msgspec
 
+from device_bridge.hub import NO_DEVICE
 from sakura.errors import UserError
 from sakura.events import RunFailed, RunStarted, events_to_json
 from sakura.runtime.chrome_trace import chrome_trace
 from sakura.studio import Studio
 from ui.cards import Cards
+from ui.devices import running_words
 from ui.networks import networks_view
 from ui.planner import Planner
 from ui.views import View, importance_levels, lane_units, plan_view, request_view, started_view
 
 POLL_S = 1.0
+GONE = "That device is not connected any more; choose another one under Devices."
 Answer = dict[str, Any]
 
 
@@ -32,11 +35,19 @@ class Link:
         """The functions that scripts call by name. All answer with JSON; ``error`` holds a sentence."""
 
         def planned(question: list[Any]) -> Answer:
-            plan, progress, error = self._planner.ask(*question)
+            template_id, system, device_id = question
+            devices = self._studio.devices()
+            device = next((card for card in devices if device_id in (None, card.device_id)), None)
+            if device is None:
+                return {"error": NO_DEVICE if device_id is None else GONE}
+            plan, progress, error = self._planner.ask(template_id, system, device.device_id)
             if plan is None:
                 return {"error": error} if error else {"progress": progress}
-            devices = self._studio.devices()
-            return {"plan": plan_view(plan), "units": lane_units(devices[0].name if devices else "")}
+            return {
+                "plan": plan_view(plan),
+                "units": lane_units(device.name, device.engine.name),
+                "device": running_words(device),
+            }
 
         def run_view(run_id: str) -> Answer:
             try:
@@ -85,8 +96,10 @@ class Link:
         view["trace"] = networks_view(self._studio.networks(run_id), request.trace_offset_s)
         started = next((event for event in events if isinstance(event, RunStarted)), None)
         if started is not None:
-            view["plan"] = started_view(started, self._planner.on_device_s(request.template_id))
-            view["units"] = lane_units(started.device)
+            device = self._studio.run_device(run_id)
+            view["plan"] = started_view(started, self._planner.on_device_s(request.template_id, device.device_id))
+            view["units"] = lane_units(device.name, device.engine.name)
+            view["device"] = running_words(device)
         else:
             failed = next((event for event in events if isinstance(event, RunFailed)), None)
             if failed is not None:

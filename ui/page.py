@@ -9,6 +9,7 @@ from sakura.paper_scale.service import Scales
 from sakura.pictures import MAX_FILE_BYTES
 from sakura.race import Races
 from sakura.studio import Studio
+from ui.devices import Devices
 from ui.edit import EditView
 from ui.lab import LabView
 from ui.parts import header
@@ -22,23 +23,20 @@ UPLOAD_KEPT_S = 86_400
 
 def build_page(studio: Studio, lab: Lab) -> gr.Blocks:
     """All of the page for a studio and a lab; ``launch(**launch_options())`` serves it."""
-
-    def device_names(_: object) -> list[str]:
-        return [card.name for card in studio.devices()]
-
+    devices = Devices(studio)
     with gr.Blocks(
         title="SAKURA: edit", fill_width=True, delete_cache=(UPLOAD_CHECK_S, UPLOAD_KEPT_S), analytics_enabled=False
     ) as page:
-        header("edit", device_names)
+        header("edit", devices)
         EditView(studio).build()
     with page.route("Race", "/race"):
-        header("race", device_names)
+        header("race", devices)
         RaceView(studio, Races(studio)).build()
     with page.route("Compression lab", "/lab"):
-        header("lab", device_names)
+        header("lab", devices)
         LabView(studio, lab).build()
     with page.route("Paper scale", "/scale"):
-        header("scale", device_names)
+        header("scale", devices)
         ScaleView(Scales()).build()
     return page
 

@@ -1,9 +1,9 @@
 """The page's own pieces as ``gr.HTML``: fixed templates that the scripts in ``static/`` fill."""
 
-from collections.abc import Callable
-
 import gradio as gr
 
+from ui.devices import Devices
+from ui.devices_parts import CHIP, PANEL
 from ui.theme import blossom_svg
 
 LOCK = (
@@ -177,8 +177,8 @@ PAGES = {
 }
 
 
-def header(page: str, device_names: Callable[[object], list[str]]) -> gr.HTML:
-    """Brand, pages with the one in view, and the device chip; ``device_names`` is asked every few seconds."""
+def header(page: str, devices: Devices) -> gr.HTML:
+    """Brand, pages with the one in view, and the device chip with its panel, which ask every few seconds."""
     links = "".join(
         f'<a href="{address}"{" class=on aria-current=page" if key == page else ""}>{name}</a>'
         for key, (address, name) in PAGES.items()
@@ -186,13 +186,12 @@ def header(page: str, device_names: Callable[[object], list[str]]) -> gr.HTML:
     markup = (
         f'<header class="bar"><div class="brand">{blossom_svg()}<span>SAKURA</span></div>'
         f'<nav class="nav" aria-label="Pages">{links}</nav>'
-        '<div class="right"><span class="chip" role="status" data-part="chip"><span class="dot"></span>'
-        '<span class="words">Looking for a device</span></span></div></header>'
+        f'<div class="right">{CHIP}</div>{PANEL}</header>'
     )
     return gr.HTML(
         html_template=markup,
         js_on_load="sakura.mountHeader(element, server);",
         apply_default_css=False,
-        server_functions=[device_names],
+        server_functions=devices.functions(),
         elem_id="header",
     )

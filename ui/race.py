@@ -1,5 +1,6 @@
 """The Race view: one request under several systems, measured in turn and replayed together on one clock."""
 
+import dataclasses
 import functools
 import itertools
 import json
@@ -13,9 +14,9 @@ from sakura.errors import UserError
 from sakura.events import RACE_SYSTEMS, events_to_json
 from sakura.network.trace import Trace
 from sakura.pictures import fit_square, read_picture
-from sakura.race import Races
+from sakura.race import Races, RaceState
 from sakura.runtime.chrome_trace import chrome_trace
-from sakura.studio import EditRequest, Studio
+from sakura.studio import DeviceCard, EditRequest, Studio
 from ui.cards import Cards
 from ui.edit import CHOICE, OWN_PREFIX, QUIET, Update, blocked_reason
 from ui.fields import FieldError, at_field, uploaded_path
@@ -67,7 +68,7 @@ class RaceView:
             race_id, known = question
             try:
                 state = self._races.state(str(race_id), known if isinstance(known, int) else -1, POLL_S)
-                return race_view(state, self._cards.view(state.request.template_id))
+                return race_view(state, self._cards.view(state.request.template_id), self._device(state))
             except UserError as error:
                 return {"error": str(error), "unknown": True}
 
@@ -90,6 +91,17 @@ class RaceView:
             return {"name": f"sakura-{race_id}-events.json", "text": events_to_json(events).decode()}
 
         return [race_state, race_stop, saved_timeline]
+
+    def _device(self, state: RaceState) -> DeviceCard | None:
+        """The device of a race; None where it has gone before it began, or the race is so old that nobody knows."""
+        run_id = next((lap.run_id for lap in state.laps if lap.run_id), "")
+        try:
+            if run_id:
+                return self._studio.run_device(run_id)
+        except UserError:
+            return None
+        asked = state.request.device_id
+        return next((card for card in self._studio.devices() if asked in (None, card.device_id)), None)
 
     def _wire(self) -> None:
         s = self.setup
@@ -231,14 +243,14 @@ class RaceView:
             key = error.field  # no race was made with what cannot be used
         return {self.race: gr.HTML(setup=key)}
 
-    def _start(self, *chosen: str) -> Update:
+    def _start(self, event: gr.EventData, *chosen: str) -> Update:
         s = self.setup
         errors = {"reference": s.reference_error, "prompt": s.prompt_error, "action": s.action_error}
         update: Update = dict.fromkeys(errors.values(), "")
         # A prop reaches the page only when it changes, so each answer carries a number of its own.
         update[s.action] = gr.HTML(answered=next(self._counter))
         try:
-            request = self._request(*chosen)
+            request = dataclasses.replace(self._request(*chosen), device_id=event.device_id)
             with at_field("action"):
                 race_id = self._races.start(request, RACE_SYSTEMS)
         except FieldError as error:

@@ -9,7 +9,8 @@ import msgspec
 
 from sakura.events import LaneFinished, QualityMeasured, RunStarted, StepFinished, System
 from sakura.race import Lap, RaceState
-from sakura.studio import EditRequest
+from sakura.studio import DeviceCard, EditRequest
+from ui.devices import running_words, shown
 from ui.views import SYSTEM_NAMES, TemplateView, View, brought_key, lane_units, request_view, started_view
 
 Answer = dict[str, Any]
@@ -34,8 +35,8 @@ def runner_views(systems: Sequence[System]) -> list[dict[str, str]]:
     return [{"system": system, "name": RACE_NAMES[system]} for system in systems]
 
 
-def race_view(state: RaceState, card: TemplateView) -> Answer:
-    """A race that is being measured, or with all that it takes to replay it once that is over."""
+def race_view(state: RaceState, card: TemplateView, device: DeviceCard | None) -> Answer:
+    """A race that is being measured, or with all that it takes to replay it once that is over; on ``device``."""
     answer: Answer = {
         "race_id": state.race_id,
         "version": state.version,
@@ -47,11 +48,12 @@ def race_view(state: RaceState, card: TemplateView) -> Answer:
         "over": state.over,
         "setup": setup_key(state.request),
         "network": state.request.trace.title,
+        "device": shown(device.name) if device else "",
         "picture": card["picture"],
     }
     if state.over:
         answer["laps"] = [lap_view(lap) for lap in state.laps]
-        answer["timeline"] = timeline_view(state, card)
+        answer["timeline"] = timeline_view(state, card, device)
     return answer
 
 
@@ -90,14 +92,15 @@ def lap_view(lap: Lap) -> Answer:
     }
 
 
-def timeline_view(state: RaceState, card: TemplateView) -> Answer | None:
+def timeline_view(state: RaceState, card: TemplateView, device: DeviceCard | None) -> Answer | None:
     """The run of SAKURA as the timeline draws it; None where there is none that began."""
     for lap in state.laps:
         started = next((event for event in lap.events if isinstance(event, RunStarted)), None)
         if lap.system == "sakura" and started:
             view: View = request_view(card, state.request)
             view["plan"] = started_view(started, None)
-            view["units"] = lane_units(started.device)
+            view["units"] = lane_units(started.device, device.engine.name if device else "")
+            view["device"] = running_words(device) if device else shown(started.device)
             return {"view": view, "events": _drawn(lap)}
     return None
 

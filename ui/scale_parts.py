@@ -9,9 +9,9 @@ from sakura.paper_scale.notes import QUALITY_NOTE, TIMING_ASSUMPTIONS
 NUMBER_TITLES = {
     "npu_tflops": "NPU, TFLOPS",
     "gpu_tflops": "GPU, TFLOPS",
-    "gpu_write_gbps": "GPU writes, GB/s",
-    "dequantise_gbps": "Dequantising, GB/s",
-    "entropy_decode_gbps": "Entropy decoding, GB/s",
+    "gpu_write_gb_per_s": "GPU writes, GB/s",
+    "dequantise_gb_per_s": "Dequantising, GB/s",
+    "entropy_decode_gb_per_s": "Entropy decoding, GB/s",
     "dispatch_ms": "Dispatch a shard, ms",
     "sustained_share": "Speed, first minute",
     "throttled_share": "Speed, hot",

@@ -7,10 +7,21 @@ import gradio as gr
 STATIC = Path(__file__).parent / "static"
 FONTS = STATIC / "fonts"
 TOKENS = "tokens.css"
-STYLES = ("components.css", "page.css", "setup.css", "result.css", "own.css", "lab.css", "race.css", "scale.css")
+STYLES = (
+    "components.css",
+    "page.css",
+    "setup.css",
+    "result.css",
+    "own.css",
+    "devices.css",
+    "lab.css",
+    "race.css",
+    "scale.css",
+)
 SCRIPTS = (
     "base.js",
     "run.js",
+    "devices.js",
     "pictures.js",
     "timeline.js",
     "setup.js",

@@ -11,6 +11,7 @@ TIMELINE_TEMPLATE = """
         role="menu" data-part="save-menu" hidden><button type="button" role="menuitem" data-format="events">Events,
         JSON</button><button type="button" role="menuitem" data-format="chrome">Chrome trace, JSON</button></span>
       </span></div></header>
+  <p class="micro tl-device" data-part="device"></p>
   <div class="tl-box">
     <div class="drawing" data-part="drawing"></div>
     <p class="tl-waiting" role="status" data-part="waiting" hidden></p>

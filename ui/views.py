@@ -44,7 +44,7 @@ class TraceView(TypedDict):
 
 
 class View(TypedDict):
-    """Everything that is drawn before the first event arrives; ``plan`` and ``units`` follow when they are known."""
+    """Everything that is drawn before the first event arrives; ``plan``, ``units`` and ``device`` follow when known."""
 
     template: TemplateView
     system: System
@@ -56,6 +56,7 @@ class View(TypedDict):
     brought: str
     plan: PlanView | None
     units: list[str]
+    device: str
 
 
 def template_view(card: TemplateCard) -> TemplateView:
@@ -86,9 +87,10 @@ def trace_key(trace: Trace, start_s: float) -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
-def lane_units(device_name: str) -> list[str]:
-    """Which processor carries receive, reconstruct and execute, as far as the device's name tells."""
-    return ["CPU", "CPU", "CPU"] if "CPU" in device_name else ["CPU", "GPU", "NPU"]
+def lane_units(device_name: str, engine_name: str = "") -> list[str]:
+    """Which processor carries receive, reconstruct and execute, as far as the names of device and engine tell."""
+    on_cpu = "CPU" in device_name or "cpu" in engine_name.lower()
+    return ["CPU", "CPU", "CPU"] if on_cpu else ["CPU", "GPU", "NPU"]
 
 
 def brought_key(request: EditRequest) -> str:
@@ -111,6 +113,7 @@ def request_view(card: TemplateView, request: EditRequest) -> View:
         "brought": brought_key(request),
         "plan": None,
         "units": [],
+        "device": "",
     }
 
 

@@ -21,7 +21,7 @@ class SlowStudio:
         self.asked = 0
         self.release = threading.Event()
 
-    def plan(self, template_id: str, system: System, *, progress: Callable[[float], None]) -> Plan:
+    def plan(self, template_id: str, system: System, device_id: str, *, progress: Callable[[float], None]) -> Plan:
         self.asked += 1
         progress(0.4)
         self.release.wait(5)
@@ -37,20 +37,20 @@ def planner_of(studio: SlowStudio) -> Planner:
 def test_progress_then_the_plan_made_once() -> None:
     studio = SlowStudio()
     planner = planner_of(studio)
-    assert planner.ask("t", "sakura") == (None, 0.4, "")
-    assert planner.ask("t", "sakura") == (None, 0.4, "")
+    assert planner.ask("t", "sakura", "d") == (None, 0.4, "")
+    assert planner.ask("t", "sakura", "d") == (None, 0.4, "")
     studio.release.set()
     deadline_s = time.monotonic() + 5
-    while planner.ask("t", "sakura")[0] is None and time.monotonic() < deadline_s:
+    while planner.ask("t", "sakura", "d")[0] is None and time.monotonic() < deadline_s:
         pass
-    assert planner.ask("t", "sakura")[0] == PLAN
+    assert planner.ask("t", "sakura", "d")[0] == PLAN
     assert studio.asked == 1
-    assert planner.on_device_s("t") == 1.5
+    assert planner.on_device_s("t", "d") == 1.5
 
 
 def test_a_reason_instead_of_a_plan() -> None:
     studio = SlowStudio("No device is connected; start one.")
     studio.release.set()
-    plan, _, error = planner_of(studio).ask("t", "sakura")
+    plan, _, error = planner_of(studio).ask("t", "sakura", "d")
     assert plan is None
     assert error == "No device is connected; start one."

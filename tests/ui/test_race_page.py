@@ -210,7 +210,7 @@ class TestAnswers:
 
     def test_a_race_that_is_measured_tells_how_far_it_is(self, running_studio: Studio) -> None:
         card = RaceView(running_studio, Races(running_studio))._cards.view("say-hat")
-        answer = race_view(self.state(laps=(Lap(RACE_SYSTEMS[0], reason="It failed."),)), card)
+        answer = race_view(self.state(laps=(Lap(RACE_SYSTEMS[0], reason="It failed."),)), card, None)
         assert answer["measured"] == [RACE_SYSTEMS[0]]
         assert answer["measuring"] == RACE_SYSTEMS[1]
         assert "laps" not in answer

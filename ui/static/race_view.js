@@ -36,7 +36,7 @@
     function told() {
       const changed = race.changed && race.mode === "done";
       $("network").classList.toggle("changed", changed);
-      $("network").textContent = changed ? CHANGED : race.answer?.network ?? "";
+      $("network").textContent = changed ? CHANGED : [race.answer?.network, race.answer?.device && `on ${race.answer.device}`].filter(Boolean).join(", ");
       if (race.mode === "done") $("title").textContent = rows.verdict();
     }
 
@@ -99,7 +99,7 @@
 
     function draw() {
       const measuring = race.mode === "measuring";
-      const alone = sakura.store.devices?.length === 0 ? "No device is connected; start one." : "";
+      const alone = sakura.devices.list?.length === 0 ? "No device is connected; start one." : "";
       const reason = measuring || pressed ? "" : props.blocked || alone;
       const done = race.answer?.measured.length ?? 0;
       const total = race.answer?.runners.length ?? 1;
@@ -137,7 +137,7 @@
       pressed = true;
       refuse("");
       draw();
-      trigger("start");
+      trigger("start", { device_id: sakura.devices.chosen() });
     });
     $("stop").addEventListener("click", () => {
       stopping = true;
@@ -155,7 +155,6 @@
     const views = [];
     let waiting = [];
     const store = {
-      devices: sakura.store.devices,
       mode: "plan",
       run: null,
       get server() {

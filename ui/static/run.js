@@ -27,9 +27,10 @@
       }
     },
 
-    setPlan(plan) {
+    // `fresh` where nothing that was known of the plan before holds.
+    setPlan(plan, fresh = false) {
       // The device is prepared for a template, whatever the system and the network.
-      plan.ready = Boolean(store.plan?.ready && store.plan.template.id === plan.template.id);
+      plan.ready = Boolean(!fresh && store.plan?.ready && store.plan.template.id === plan.template.id);
       plan.waiting = "Getting the device ready for this template.";
       store.plan = plan;
       if (store.mode === "running") return;
@@ -102,11 +103,11 @@
     const wanted = () => store.plan === plan && store.mode !== "running";
     while (wanted() && !plan.plan) {
       tell("prepared", plan);
-      const answer = await patiently(wanted, () => store.server.planned([plan.template.id, plan.system]));
+      const answer = await patiently(wanted, () => store.server.planned([plan.template.id, plan.system, sakura.devices.chosen()]));
       if (!wanted()) break;
       plan.failed = Boolean(answer.error);
       plan.share = Math.round(100 * (answer.progress ?? 0));
-      if (answer.plan) Object.assign(plan, { plan: answer.plan, units: answer.units, ready: true });
+      if (answer.plan) Object.assign(plan, { plan: answer.plan, units: answer.units, device: answer.device, ready: true });
       else plan.waiting = answer.error || (plan.share ? `Building this template's cache, ${plan.share} %.` : plan.waiting);
       if (store.mode === "plan") tell("plan", plan);
       if (!answer.plan) await pause(answer.error ? 3000 : 300);
@@ -195,6 +196,12 @@
     run.view.trace = trace;
     tell("network", run);
     if (run.over) compare();
+  };
+
+  // Another device runs the next edit: what was planned for the one before says nothing of it.
+  sakura.renewPlan = () => {
+    const { plan } = store;
+    if (plan) store.setPlan({ ...plan, plan: null, device: "", asking: false, failed: false, share: 0 }, true);
   };
 
   sakura.mountLink = (props, server, watch) => {

@@ -1,4 +1,4 @@
-// The setup card: pictures to choose from, the visitor's own picture, the one action, and the device chip.
+// The setup card: pictures to choose from, the visitor's own picture, and the one action.
 "use strict";
 
 (() => {
@@ -175,7 +175,7 @@
     function draw() {
       const running = store.mode === "running";
       const waits = store.plan && !store.plan.ready && !store.plan.failed;
-      const alone = store.devices?.length === 0 ? "No device is connected; start one." : "";
+      const alone = sakura.devices.list?.length === 0 ? "No device is connected; start one." : "";
       const reason = running || pressed ? "" : props.blocked || alone || (waits ? store.plan.waiting : "");
       const button = $("go");
       $("words").textContent = running && !store.run
@@ -228,7 +228,7 @@
       pressed = true;
       $("refused").hidden = true;
       draw();
-      trigger("edit");
+      trigger("edit", { device_id: sakura.devices.chosen() });
     });
     document.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !event.shiftKey && event.target.matches("#prompt textarea")) $("go").click();
@@ -238,22 +238,6 @@
       draw();
       trigger("stop", { run_id: store.starting });
     });
-  };
-
-  sakura.mountHeader = (element, server) => {
-    const chip = element.querySelector("[data-part=chip]");
-    async function look() {
-      if (!element.isConnected) return;
-      const names = await sakura.asked(server.device_names());
-      chip.classList.toggle("warn", !names?.length);
-      chip.querySelector(".words").textContent = names === null
-        ? "The page has lost its server"
-        : names.length === 0 ? "No device connected" : names.length === 1 ? `${names[0]} connected` : `${names.length} devices connected`;
-      sakura.store.devices = names ?? [];
-      sakura.redrawAction?.();
-      setTimeout(look, 3000);
-    }
-    look();
   };
 
   // Tooltips of everything that carries data-tip: on hover, focus and tap; Escape closes.

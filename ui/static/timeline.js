@@ -797,6 +797,7 @@
         $("waiting").textContent = detail.plan ? "" : detail.waiting;
         $("waiting").hidden = Boolean(detail.plan);
         $("drawing").classList.toggle("under", !detail.plan);
+        device(detail.device);
         if (detail.plan) draw.show(detail);
       }
       if (what === "starting") heading("What the device is doing", "Getting ready for this template.");
@@ -805,6 +806,7 @@
         heading("What the device is doing", working(detail.view.system));
         showTable(false);
         tools(true, false);
+        device(detail.view.device);
         $("live").textContent = "The edit has begun.";
         draw.show(detail.view, detail);
       }
@@ -833,6 +835,13 @@
       $("title").textContent = title;
       $("sentence").textContent = sentence;
       $("sentence").classList.remove("changed");
+    }
+
+    // Which device runs, with its engine and clock; in full where it does not fit.
+    function device(words) {
+      $("device").textContent = words ? `On ${words}` : "";
+      if (words) $("device").dataset.tip = `On ${words}`;
+      else $("device").removeAttribute("data-tip");
     }
 
     function working(system) {
