@@ -32,7 +32,11 @@ def _inspected(file: str, column: str | None) -> "Trace":
     from sakura.network.formats import ColumnNeededError, load_trace
     from sakura.network.library import load_library_trace, trace_ids
 
+    if not file.strip():
+        raise UserError(f"Name a trace file, or one of {', '.join(trace_ids())}.")
     if file in trace_ids() and not Path(file).exists():
+        if column:
+            raise UserError(f"{file} is a shipped trace and has one rate; leave --column out.")
         return load_library_trace(file)
     try:
         return load_trace(Path(file), Path(file).name or file, column=column)

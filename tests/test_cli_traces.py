@@ -93,3 +93,13 @@ def test_the_shipped_traces_are_listed() -> None:
     lines = result.stdout.splitlines()
     assert len(lines) == 7
     assert any(line.startswith("4g-driving") and "4G, driving" in line and "600" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [(("",), "Name a trace file, or one of 5g-walking"), (("5g-static", "--column", "A"), "leave --column out")],
+)
+def test_what_makes_no_sense_gets_one_sentence(words: tuple[str, ...], sentence: str) -> None:
+    result = call("inspect", *words)
+    assert result.exit_code == 1
+    assert sentence in result.stderr

@@ -33,6 +33,9 @@ CONTROLLERS: dict[str, ControllerKind] = {
 }
 
 
+MAX_LEVEL = 64  # no ladder is as long
+
+
 def new_controller(name: str) -> Controller:
     """The controller of that name; "fixed:2" is the third finest representation, "fixed:-1" the coarsest.
 
@@ -40,6 +43,8 @@ def new_controller(name: str) -> Controller:
     """
     kind, colon, level = name.partition(":")
     if kind == "fixed" and level.removeprefix("-").isdecimal():
+        if not -MAX_LEVEL <= int(level) < MAX_LEVEL:
+            raise UserError(f"{name!r} counts beyond all ladders; fixed:0 is the finest level, fixed:-1 the coarsest.")
         return ShardByShard(FixedRule(int(level)))
     if colon or kind not in CONTROLLERS:
         raise UserError(f"There is no controller {name!r}; use one of {', '.join(CONTROLLERS)}, or fixed:LEVEL.")

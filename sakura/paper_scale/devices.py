@@ -1,7 +1,6 @@
 """Device profiles: how fast a device computes, rebuilds and decodes, each number with its source."""
 
 import functools
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -42,7 +41,8 @@ class DeviceProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A device as the models of its processors see it.
 
     ``npu_tflops`` executes the transformer, ``gpu_tflops`` multiplies low-rank factors, which writes
-    ``gpu_write_gbps`` of fp16 at most; ``dequantise_gbps`` and ``entropy_decode_gbps`` count fp16 bytes that come out.
+    ``gpu_write_gb_per_s`` of fp16 at most; ``dequantise_gb_per_s`` and ``entropy_decode_gb_per_s`` count fp16 bytes
+    that come out.
     ``dispatch_ms`` is what a shard costs beside its arithmetic. Speeds hold at rest; ``sustained_share`` of them is
     left in the first minute of work, ``throttled_share`` beyond two. ``concurrent`` if reconstruction runs beside
     execution.
@@ -53,9 +53,9 @@ class DeviceProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     concurrent: bool
     npu_tflops: Number
     gpu_tflops: Number
-    gpu_write_gbps: Number
-    dequantise_gbps: Number
-    entropy_decode_gbps: Number
+    gpu_write_gb_per_s: Number
+    dequantise_gb_per_s: Number
+    entropy_decode_gb_per_s: Number
     dispatch_ms: Number
     sustained_share: Number
     throttled_share: Number
@@ -90,11 +90,15 @@ class DeviceProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ]
 
 
+# What any device could have; beyond, times are no longer numbers that mean something.
+LEAST, MOST = 1e-6, 1e6
+
+
 def profile_fault(profile: DeviceProfile) -> str | None:
     """What cannot be in a profile, as a sentence without its end; None where nothing is."""
     for name, number in profile.numbers():
-        if not all(math.isfinite(value) and value > 0 for value in (number.value, number.low, number.high)):
-            return f"{name} of {profile.title} must be a number above 0"
+        if not all(LEAST <= value <= MOST for value in (number.value, number.low, number.high)):
+            return f"{name} of {profile.title} must be a number from {LEAST:.6f} to {MOST:,.0f}"
         if not number.low <= number.value <= number.high:
             return f"{name} of {profile.title} is {number.value:g}, outside its range {number.low:g} to {number.high:g}"
         if name.endswith("_share") and number.value > 1:

@@ -36,7 +36,7 @@ _SYSTEM_OF: dict[str, System] = {
     "active_only": "resident_cache",
 }
 # What "sensitivity" moves: numbers of the profile by their names, and the network.
-CHANGED = ("npu_tflops", "gpu_tflops", "entropy_decode_gbps", "bandwidth", "rtt")
+CHANGED = ("npu_tflops", "gpu_tflops", "entropy_decode_gb_per_s", "bandwidth", "rtt")
 FACTORS = (0.5, 1.0, 2.0)
 NEAR_LIMIT = 1.15
 SLOWEST_MBPS, FASTEST_MBPS = 1.0, 20_000.0

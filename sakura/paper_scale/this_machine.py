@@ -52,13 +52,13 @@ def _measure() -> DeviceProfile:
             gpu_tflops=_rate(
                 2e-12 * TOKENS * RANK * HIDDEN, lambda: left @ right, f"Products of factors of rank {RANK}, one thread."
             ),
-            gpu_write_gbps=_rate(
+            gpu_write_gb_per_s=_rate(
                 1e-9 * FP16_BYTES * NUMBERS, lambda: target.copy_(numbers), "Copied float32 numbers, counted as fp16."
             ),
-            dequantise_gbps=_rate(
+            dequantise_gb_per_s=_rate(
                 1e-9 * FP16_BYTES * NUMBERS, lambda: codes * scales + scales, "Bytes to float32 in groups of 64."
             ),
-            entropy_decode_gbps=_rate(
+            entropy_decode_gb_per_s=_rate(
                 1e-9 * FP16_BYTES * SYMBOLS,
                 lambda: constriction.stream.stack.AnsCoder(words).decode(model, SYMBOLS),
                 "Symbols of constriction's AnsCoder, each counted as one fp16 number.",

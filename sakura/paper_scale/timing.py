@@ -50,7 +50,7 @@ def streaming_durations(
 
     def rebuild_s(shard: int, known: Collection[int]) -> float:
         rank = rank_known(offer, shard, known) if system == "sakura" else 0.0
-        return 1e-9 * offer.shard_bytes / rebuild_gbps(profile, system, rank)
+        return 1e-9 * offer.shard_bytes / rebuild_gb_per_s(profile, system, rank)
 
     return Durations(
         active_shard_s(case, profile),
@@ -67,7 +67,7 @@ def _decode_s(profile: DeviceProfile, nano: NanoSystem, offer: Offer, segment: i
     symbols = nano.symbols_a_byte * offer.segment_bytes[segment]
     if nano.codec == "cachegen" and offer.own[segment]:
         symbols = offer.shard_bytes / FP16_BYTES
-    return 1e-9 * FP16_BYTES * symbols / profile.entropy_decode_gbps.value
+    return 1e-9 * FP16_BYTES * symbols / profile.entropy_decode_gb_per_s.value
 
 
 def rank_known(offer: Offer, shard: int, known: Collection[int]) -> float:
@@ -79,9 +79,9 @@ def rank_known(offer: Offer, shard: int, known: Collection[int]) -> float:
     return ladder.rungs[0].representation.rank * offer.rank_factor
 
 
-def rebuild_gbps(profile: DeviceProfile, system: System, rank: float) -> float:
+def rebuild_gb_per_s(profile: DeviceProfile, system: System, rank: float) -> float:
     """How fast fp16 keys and values are rebuilt once decoded; ``rank`` operations a byte where they are products."""
     if system == "sakura":
-        products_gbps = 1e3 * profile.gpu_tflops.value / rank if rank else profile.gpu_write_gbps.value
-        return min(profile.gpu_write_gbps.value, products_gbps)
-    return profile.gpu_write_gbps.value if system == "full_cache" else profile.dequantise_gbps.value
+        products_gb_per_s = 1e3 * profile.gpu_tflops.value / rank if rank else profile.gpu_write_gb_per_s.value
+        return min(profile.gpu_write_gb_per_s.value, products_gb_per_s)
+    return profile.gpu_write_gb_per_s.value if system == "full_cache" else profile.dequantise_gb_per_s.value

@@ -41,3 +41,9 @@ def test_unknown_estimators_are_refused_with_the_known_ones() -> None:
         new_estimator("median")
     with pytest.raises(UserError, match="robust-mpc"):
         estimator_of("mpc")
+
+
+@pytest.mark.parametrize("name", ["fixed:64", "fixed:-65", "fixed:99999"])
+def test_levels_beyond_all_ladders_are_refused(name: str) -> None:
+    with pytest.raises(UserError, match="fixed:-1 the coarsest"):
+        new_controller(name)

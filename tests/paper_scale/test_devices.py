@@ -34,7 +34,7 @@ def test_every_number_says_where_it_comes_from(device_id: str) -> None:
     numbers = dict(profile.numbers())
     assert len(profile.assumptions()) == len(numbers) == 8
     for name, number in numbers.items():
-        assert name.endswith(("_tflops", "_gbps", "_ms", "_share"))
+        assert name.endswith(("_tflops", "_gb_per_s", "_ms", "_share"))
         assert len(number.source) > 20
         assert number.low <= number.value <= number.high
 
@@ -55,8 +55,9 @@ def test_a_number_can_be_changed(name: str, value: float) -> None:
     ("name", "value", "sentence"),
     [
         ("speed", 1.0, "A device profile has no 'speed'; its numbers are npu_tflops"),
-        ("npu_tflops", 0.0, "npu_tflops of Snapdragon 8 Elite must be a number above 0."),
-        ("npu_tflops", float("nan"), "must be a number above 0."),
+        ("npu_tflops", 0.0, "npu_tflops of Snapdragon 8 Elite must be a number from 0.000001 to 1,000,000."),
+        ("npu_tflops", 1e99, "must be a number from 0.000001 to 1,000,000."),
+        ("npu_tflops", float("nan"), "must be a number from 0.000001 to 1,000,000."),
         ("sustained_share", 1.5, "a share is at most 1."),
     ],
 )

@@ -86,8 +86,8 @@ def test_events_tell_of_every_shard() -> None:
 
 
 def test_cachegen_decodes_beside_execution() -> None:
-    quick = PROFILE.changed("entropy_decode_gbps", 100.0)
-    slow = PROFILE.changed("entropy_decode_gbps", 0.2)
+    quick = PROFILE.changed("entropy_decode_gb_per_s", 100.0)
+    slow = PROFILE.changed("entropy_decode_gb_per_s", 0.2)
     trace = constant_trace(5000)
     times_s = [
         run_case(KLEIN, profile, "cachegen", "fixed:-1", trace, 0, RTT_S).latency_s

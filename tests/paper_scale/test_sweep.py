@@ -58,13 +58,13 @@ def test_sensitivity_moves_the_right_way() -> None:
     assert speeds == sorted(speeds, reverse=True)
     assert found["npu_tflops", 1.0]["sakura_s"] == found["rtt", 1.0]["sakura_s"] == found["bandwidth", 1.0]["sakura_s"]
     assert found["bandwidth", 2.0]["sakura_s"] < 1.02 * found["bandwidth", 0.5]["sakura_s"]
-    decoding = [found["entropy_decode_gbps", factor]["over_cachegen"] for factor in (0.5, 2.0)]
+    decoding = [found["entropy_decode_gb_per_s", factor]["over_cachegen"] for factor in (0.5, 2.0)]
     assert decoding[0] > decoding[1], "CacheGen depends more on it"
 
 
 def test_bandwidth_near_the_limit() -> None:
     near = bandwidth_near_limit(CASES["klein-512"], device_profile("8-elite-gen-5"))
     assert 1 < near["mbps"] < 500
-    slow_decoder = device_profile("8-elite-gen-5").changed("entropy_decode_gbps", 0.05)
+    slow_decoder = device_profile("8-elite-gen-5").changed("entropy_decode_gb_per_s", 0.05)
     never = bandwidth_near_limit(model_case("klein-512"), slow_decoder, system="cachegen")
     assert never["mbps"] == float("inf")

@@ -6,7 +6,7 @@ from sakura.paper_scale.devices import device_profile
 from sakura.paper_scale.models import CASES
 from sakura.paper_scale.nano import nano_measured
 from sakura.paper_scale.offers import scaled_offer
-from sakura.paper_scale.timing import active_shard_s, full_shard_s, rank_known, rebuild_gbps, streaming_durations
+from sakura.paper_scale.timing import active_shard_s, full_shard_s, rank_known, rebuild_gb_per_s, streaming_durations
 
 KLEIN, PROFILE = CASES["klein-1024"], device_profile("8-elite-gen-5")
 TEMPLATE = nano_measured().templates[0]
@@ -20,9 +20,9 @@ def test_execution_is_arithmetic_and_dispatch() -> None:
 
 
 def test_low_rank_products_are_fast_until_the_rank_is_high() -> None:
-    assert rebuild_gbps(PROFILE, "sakura", 0) == rebuild_gbps(PROFILE, "sakura", 140) == 25
-    assert rebuild_gbps(PROFILE, "sakura", 256) == pytest.approx(13.7, abs=0.05)
-    assert (rebuild_gbps(PROFILE, "intq", 0), rebuild_gbps(PROFILE, "full_cache", 0)) == (20, 25)
+    assert rebuild_gb_per_s(PROFILE, "sakura", 0) == rebuild_gb_per_s(PROFILE, "sakura", 140) == 25
+    assert rebuild_gb_per_s(PROFILE, "sakura", 256) == pytest.approx(13.7, abs=0.05)
+    assert (rebuild_gb_per_s(PROFILE, "intq", 0), rebuild_gb_per_s(PROFILE, "full_cache", 0)) == (20, 25)
 
 
 def test_the_rank_is_that_of_what_has_come() -> None:
@@ -46,7 +46,7 @@ def test_entropy_decoding_costs_what_each_system_codes() -> None:
 
 def test_what_is_decoded_twice_as_fast_takes_half_the_time() -> None:
     nano, offer = TEMPLATE.systems["cachegen"], scaled_offer(TEMPLATE, "cachegen", KLEIN)
-    fast = PROFILE.changed("entropy_decode_gbps", 2.0)
+    fast = PROFILE.changed("entropy_decode_gb_per_s", 2.0)
     segments = offer.ladders[0].segments(offer.ladders[0].rungs[0])
     slow_s, fast_s = (
         streaming_durations(KLEIN, profile, "cachegen", nano, offer).read_s(segments) for profile in (PROFILE, fast)

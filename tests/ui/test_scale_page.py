@@ -81,7 +81,7 @@ def test_another_choice_is_another_answer(page: Page, demo_url: str) -> None:
     ("query", "sentence"),
     [
         ("?case=dall-e", "There is no model case 'dall-e'"),
-        ("?set_npu_tflops=0", "must be a number above 0"),
+        ("?set_npu_tflops=0", "must be a number from 0.000001 to 1,000,000"),
         ("?set_speed=3", "has no 'speed'"),
         ("?rtt_ms=soon", "holds a number that cannot be read"),
         ("?rtt_ms=90000", "The round trip must be from 0 to 2000 ms"),
