@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.client import process_exception as whether_to_retry
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
-from device_bridge.liveness import end_when_stuck
+from device_bridge.liveness import break_off, end_when_stuck
 from device_bridge.protocol import (
     CLOSE_TIMEOUT_S,
     MAX_FRAME_EVENTS,
@@ -97,7 +97,11 @@ class Agent:
             **({"ssl": self.tls} if self.tls else {}),
         }
         pause_s = FIRST_PAUSE_S  # before going back to a hub that answers; connect() has its own for one that does not
-        async for connection in connect(self.hub_url, **options):  # type: ignore[arg-type]
+        try:
+            connections = connect(self.hub_url, **options)  # type: ignore[arg-type]
+        except InvalidURI as error:
+            raise self._no_hub(error) from error
+        async for connection in connections:
             began_s = time.monotonic()
             self._told_unreachable = False
             with contextlib.suppress(ConnectionClosed):
@@ -113,15 +117,17 @@ class Agent:
                 f"The certificate of {self.hub_url} is not trusted here ({error.verify_message}); "
                 "give the hub's PEM file with --ca, and use a name or address that it was made for."
             )
-        if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
-            return UserError(f"{self.hub_url} answers without TLS; use ws:// in place of wss://.")
-        fatal = whether_to_retry(error)
-        if fatal is None and not self._told_unreachable:
-            log.warning("%s cannot be reached (%s); trying on.", self.hub_url, error)
+        if isinstance(error, InvalidHandshake) and whether_to_retry(error):
+            return self._no_hub(error)
+        # All else may pass, also what a transport makes of a connection that breaks while much is being sent.
+        if not self._told_unreachable:
+            reason = str(error) or type(error).__name__
+            log.warning("%s cannot be reached (%s); trying on. Is it ws:// or wss://?", self.hub_url, reason)
             self._told_unreachable = True
-        if isinstance(fatal, InvalidHandshake):
-            return UserError(f"No hub answers at {self.hub_url} ({fatal}); use the address that its page shows.")
-        return fatal
+        return None
+
+    def _no_hub(self, error: Exception) -> UserError:
+        return UserError(f"No hub answers at {self.hub_url} ({error}); use the address that its page shows.")
 
     def hello(self) -> DeviceHello:
         code = "" if self.token else self.pairing_code
@@ -162,7 +168,7 @@ class _Outbox:
             case _:
                 if len(self._messages) >= MAX_WAITING_MESSAGES:
                     log.warning("The hub takes no messages; connecting anew.")
-                    self._connection.transport.abort()
+                    break_off(self._connection)
                     return
                 if isinstance(message, Prepared | NotPrepared):
                     self._latest.pop((message.template_id, message.codec), None)
@@ -186,7 +192,8 @@ class _Outbox:
         while True:
             await self._filled.wait()
             with contextlib.suppress(TimeoutError):  # wait for more events: a message costs more than an event
-                await asyncio.wait_for(self._urgent.wait(), EVENTS_WAIT_S)
+                async with asyncio.timeout(EVENTS_WAIT_S):  # wait_for of Python 3.11 may lose a cancellation
+                    await self._urgent.wait()
             self._filled.clear()
             self._urgent.clear()
             while self._messages or self._latest:

@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
 from device_bridge.clocks import ClockOffset, OffsetEstimator
-from device_bridge.liveness import end_when_stuck
+from device_bridge.liveness import break_off, end_when_stuck
 from device_bridge.pairing import Pairing
 from device_bridge.protocol import (
     CLOSE_TIMEOUT_S,
@@ -214,7 +214,7 @@ class Hub:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await device.send(Rejected(reason))
                 await device.connection.close()
-        device.connection.transport.abort()
+        break_off(device.connection)
 
     def device(self, device_id: str | None) -> ConnectedDevice:
         """The device of that id, or the one that connected first. Raises UserError."""
@@ -280,7 +280,9 @@ class Hub:
     async def _hello(self, connection: ServerConnection) -> DeviceHello | Rejected | None:
         """The first message, or why it is none; None where nobody waits for an answer."""
         try:
-            message = decode_from_device(await asyncio.wait_for(connection.recv(decode=False), HELLO_TIMEOUT_S))
+            async with asyncio.timeout(HELLO_TIMEOUT_S):
+                data = await connection.recv(decode=False)
+            message = decode_from_device(data)
         except ConnectionClosed:
             return None
         except TimeoutError:

@@ -14,6 +14,7 @@ from worlds import device_of, job_for, tiny_template, until
 
 from device_bridge.agent import Agent
 from device_bridge.hub import ConnectedDevice, Hub
+from device_bridge.liveness import break_off
 from device_bridge.protocol import (
     VERSIONS,
     DeviceHello,
@@ -138,8 +139,12 @@ class Phone:
 
 @contextlib.asynccontextmanager
 async def phone_of(url: str) -> AsyncIterator[Phone]:
-    async with connect(url, proxy=None, compression=None, max_size=None) as connection:
+    connection = await connect(url, proxy=None, compression=None, max_size=None, close_timeout=0.2)
+    try:
         yield Phone(connection)
+    finally:
+        break_off(connection)
+        await connection.wait_closed()
 
 
 class Desk:

@@ -13,11 +13,11 @@ from sakura.templates import TemplateLibrary
 
 @pytest.fixture
 def play(tiny_store: CacheStore, tiny_templates: TemplateLibrary) -> Play:
-    """Plays a scenario on a bridge, for a minute at most."""
+    """Plays a scenario on a bridge, for half a minute at most."""
 
     def run(scenario: Scenario) -> None:
         async def main() -> None:
-            async with asyncio.timeout(60), cloud_of(tiny_store, tiny_templates) as cloud, Hub(TOKEN) as hub:
+            async with asyncio.timeout(30), cloud_of(tiny_store, tiny_templates) as cloud, Hub(TOKEN) as hub:
                 await scenario(Bridge(hub, tiny_store.editor, url_of(cloud)))
 
         asyncio.run(main())
