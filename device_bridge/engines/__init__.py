@@ -12,6 +12,7 @@ import torch
 
 from device_bridge.engines.speed import step_seconds
 from device_bridge.protocol import EngineReport
+from device_bridge.shards import read_manifest
 from sakura.backbone.editor import Editor
 from sakura.cache.store import BLOCKS_PER_SHARD
 from sakura.errors import UserError
@@ -29,12 +30,12 @@ def exported(editor: Editor, progress: Progress, *, padded: bool = False) -> Pat
 
     Raises UserError.
     """
-    from device_bridge.export import export_shards, read_manifest, typical_counts
-
     folder = home() / "shards" / f"{editor.fingerprint[:16]}-{'npu' if padded else 'cpu'}"
     try:
         read_manifest(folder, editor.fingerprint)
     except UserError:
+        from device_bridge.export import export_shards, typical_counts  # slow to load, and rarely needed
+
         log.warning("Exporting the model's shards as ONNX files; this takes some seconds, once.")
         export_shards(
             editor.model.transformer,

@@ -11,8 +11,8 @@ import numpy as np
 import onnxruntime
 import torch
 
-from device_bridge.export import HIDDEN, MAX_ERROR, Counts, ShardFile, counts_of, read_manifest, self_test
 from device_bridge.protocol import Placement
+from device_bridge.shards import HIDDEN, MAX_ERROR, Counts, ShardFile, counts_of, read_manifest, self_test
 from sakura.backbone.editor import EditState
 from sakura.backbone.flux2 import BlockState
 from sakura.runtime.engine import Executor, Product, ShardKv

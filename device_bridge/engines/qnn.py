@@ -25,7 +25,7 @@ from device_bridge.engines.qnn_provider import (
     strict_options,
 )
 from device_bridge.engines.rebuild import GraphProduct
-from device_bridge.export import Counts, ShardFile, read_any_manifest, stored_counts
+from device_bridge.shards import Counts, ShardFile, read_any_manifest, stored_counts
 from sakura.errors import UserError
 from sakura.runtime.engine import Executor
 

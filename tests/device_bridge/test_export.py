@@ -16,7 +16,8 @@ from safetensors.numpy import load_file, save_file
 from device_bridge.engines import ENGINES, exported, new_executor
 from device_bridge.engines.onnx import OnnxExecutor
 from device_bridge.engines.speed import step_seconds, typical_request, typical_template
-from device_bridge.export import Counts, Precision, export_shards, read_manifest, self_test
+from device_bridge.export import export_shards
+from device_bridge.shards import Counts, Precision, read_manifest, self_test
 from sakura.backbone.editor import Editor, capture, edit_on_device
 from sakura.cache.store import BLOCKS_PER_SHARD
 from sakura.errors import UserError

@@ -14,7 +14,8 @@ from test_export import edit
 from device_bridge.engines import exported, new_executor
 from device_bridge.engines.qnn import QnnExecutor, bucket_of, compile_for
 from device_bridge.engines.qnn_provider import DEFAULT_SOC_MODEL, configured, has_npu
-from device_bridge.export import Counts, export_shards
+from device_bridge.export import export_shards
+from device_bridge.shards import Counts
 from sakura.backbone.editor import Editor, capture
 from sakura.errors import UserError
 from sakura.metrics import psnr_db
