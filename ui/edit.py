@@ -1,9 +1,6 @@
 """The Edit view: the setup card beside pictures and timeline, and what happens when something is chosen or pressed."""
 
 import dataclasses
-import functools
-import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -14,23 +11,21 @@ from sakura.errors import UserError
 from sakura.events import System
 from sakura.network.formats import ColumnNeededError, load_trace
 from sakura.network.trace import Trace
-from sakura.pictures import fit_square, read_picture
+from sakura.pictures import read_picture
 from sakura.studio import EditRequest, Studio
-from ui.cards import Cards
 from ui.fields import FieldError, at_field, uploaded_path
 from ui.link import Link
-from ui.markup import error_markup, label_markup, note_markup, picture_uri
+from ui.markup import error_markup, note_markup
 from ui.networks import networks_view
-from ui.parts import pictures, privacy_markup
+from ui.parts import pictures
+from ui.request_form import CHOICE, OWN_PREFIX, QUIET, RequestForm, Update
 from ui.setup import (
     AUTOMATIC,
-    BRINGS,
     BUDGETS_KB,
     CHOOSE_COLUMN,
     CUSTOM,
     Setup,
     budget_label,
-    reference_items,
     setup_card,
     template_items,
     trace_label,
@@ -40,16 +35,11 @@ from ui.setup import (
 from ui.timeline import timeline
 from ui.views import View, brought_key, request_view
 
-OWN_PREFIX, RUN_PREFIX = "own:", "run:"
-OWN_TEMPLATE_PREFIX = "own-"
+RUN_PREFIX = "run:"
 MAX_BUDGET_KB = 100_000
-QUIET: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": None, "api_visibility": "private"}
 OwnTraces = dict[str, Trace]
 # The choice of a network carries which edit runs in the browser, if one does.
 WITH_RUNNING = "(...chosen) => [...chosen.slice(0, {inputs}), sakura.runningEdit()]"
-# Of several quick choices the last one counts; a press counts once.
-CHOICE: dict[str, Any] = {**QUIET, "trigger_mode": "always_last"}
-Update = dict[Any, Any]
 
 
 def budget_bytes(choice: str, amount_kb: float | None) -> int | None:
@@ -73,33 +63,28 @@ def written_kb(amount: str) -> float:
     return amount_kb
 
 
-def blocked_reason(task: str, prompt: str | None) -> str:
-    """Why nothing can be edited yet, or nothing. A prompt field that was never shown holds None."""
-    return "Say first what should change." if task == "instruction" and not (prompt or "").strip() else ""
-
-
 class Running(TypedDict):
     """The edit that runs in the browser."""
 
     run_id: str
 
 
-class EditView:
+class EditView(RequestForm):
     """Builds the Edit view of one page and answers its events. Holds no state of any visitor."""
 
+    setup: Setup
+
     def __init__(self, studio: Studio) -> None:
-        self._studio = studio
-        self._cards = Cards(studio)
+        super().__init__(studio)
         self._traces = studio.traces()
         self._link = Link(studio, self._cards)
-        self._counter = itertools.count(1)
 
     def build(self) -> None:
         """Lay out the view and wire it. Called inside ``gr.Blocks``."""
         first = self._cards.all()[0]
         _, _, trace = self._traces[0]
         with gr.Row(elem_classes="page", elem_id="edit-page"):
-            self.setup: Setup = setup_card(self._studio, self._cards.all(), first, self._traces)
+            self.setup = setup_card(self._studio, self._cards.all(), first, self._traces)
             self._built_items = template_items(self._cards.all(), first.task)
             with gr.Column(elem_classes="main", min_width=0):
                 pictures()
@@ -177,18 +162,6 @@ class EditView:
         assert isinstance(blocks, gr.Blocks)
         blocks.load(self._restore, None, restored, **QUIET)
 
-    def _told(self, listener: Callable[..., Update]) -> Callable[..., Update]:
-        """The listener, with what goes wrong in it told above the button."""
-
-        @functools.wraps(listener)
-        def tell(*chosen: object) -> Update:
-            try:
-                return {self.setup.action_error: "", **listener(*chosen)}
-            except UserError as error:
-                return {self.setup.action_error: error_markup(str(error))}
-
-        return tell
-
     def _plan(self, template_id: str, system: System, trace: Trace) -> View:
         request = EditRequest(template_id=template_id, system=system, trace=trace)
         return request_view(self._cards.view(template_id), request)
@@ -232,45 +205,8 @@ class EditView:
         return {**update, self.setup.task: task, self.setup.template: gr.HTML(items=items, value=template_id)}
 
     def _template_parts(self, template_id: str, prompt: str | None) -> Update:
-        """What changes with the template: what the visitor brings, and its help."""
-        s, task = self.setup, self._cards.card(template_id).task
-        words = task == "instruction"
-        examples = self._studio.prompt_examples(template_id) if words else []
-        return {
-            s.brings: label_markup(BRINGS[task]),
-            s.reference: gr.HTML(
-                visible=not words, items=reference_items(self._studio, template_id), value="0", own=None
-            ),
-            s.reference_error: "",
-            s.prompt_group: gr.Column(visible=words),
-            s.prompt_help: note_markup([self._studio.prompt_help(template_id)]) if words else "",
-            s.examples: gr.HTML(examples=examples),
-            s.prompt_error: "",
-            s.own_template: gr.HTML(task=task),
-            s.action: gr.HTML(blocked=blocked_reason(task, prompt)),
-            s.note: privacy_markup(own_template=template_id.startswith(OWN_TEMPLATE_PREFIX)),
-        }
-
-    def _bring_picture(self, event: gr.EventData) -> Update:
-        s = self.setup
-        try:
-            path = uploaded_path(event.path)
-            picture = read_picture(path, event.name)
-        except UserError as error:
-            return {s.reference_error: error_markup(str(error))}
-        own = {"id": f"{OWN_PREFIX}{path}", "src": picture_uri(_thumbnail(picture.pixels))}
-        return {s.reference: gr.HTML(own=own, value=own["id"]), s.reference_error: note_markup(list(picture.notes))}
-
-    def _refuse_picture(self, event: gr.EventData) -> str:
-        return error_markup(str(event.reason))
-
-    def _type_prompt(self, template_id: str, prompt: str) -> Update:
-        blocked = blocked_reason(self._cards.card(template_id).task, prompt)
-        return {self.setup.prompt_error: "", self.setup.action: gr.HTML(blocked=blocked)}
-
-    def _use_example(self, template_id: str, event: gr.EventData) -> Update:
-        words = next((words for words in self._studio.prompt_examples(template_id) if words == event.words), "")
-        return {self.setup.prompt: words, **self._type_prompt(template_id, words)}
+        task = self._cards.card(template_id).task
+        return {**super()._template_parts(template_id, prompt), self.setup.own_template: gr.HTML(task=task)}
 
     def _choose_trace(self, trace_id: str, own: OwnTraces, running: Running | None) -> Update:
         return self._chosen_trace(self._trace(trace_id, own), running)
@@ -467,7 +403,7 @@ class EditView:
         update[s.prompt] = run.prompt
         update[s.template] = gr.HTML(items=template_items(self._cards.all(), card.task), value=run.template_id)
         if run.reference is not None:
-            update[s.reference] = self._restored_reference(run_id, run)
+            update[s.reference] = self._restored_reference(f"{RUN_PREFIX}{run_id}", run.template_id, run.reference)
         kilobytes = None if run.rate_budget_bytes is None else run.rate_budget_bytes / 1000
         listed = kilobytes in BUDGETS_KB
         budget = AUTOMATIC if kilobytes is None else str(int(kilobytes)) if listed else CUSTOM
@@ -499,18 +435,3 @@ class EditView:
             update[s.budget_kb] = gr.Number(value=amount_kb, visible=True)
             update[s.budget_label] = budget_label("sakura", CUSTOM)
         return update
-
-    def _restored_reference(self, run_id: str, run: EditRequest) -> gr.HTML:
-        assert run.reference is not None
-        shipped = self._studio.references(run.template_id)
-        items = reference_items(self._studio, run.template_id)
-        number = next((i for i, pixels in enumerate(shipped) if np.array_equal(pixels, run.reference)), None)
-        if number is not None:
-            return gr.HTML(visible=True, items=items, own=None, value=str(number))
-        own = {"id": f"{RUN_PREFIX}{run_id}", "src": picture_uri(_thumbnail(run.reference))}
-        return gr.HTML(visible=True, items=items, own=own, value=own["id"])
-
-
-def _thumbnail(pixels: np.ndarray, side_px: int = 160) -> np.ndarray:
-    """The middle square of a uint8 RGB picture, small enough to show among the references."""
-    return fit_square(pixels, side_px).pixels

@@ -1,8 +1,6 @@
 """The Race view: one request under several systems, measured in turn and replayed together on one clock."""
 
 import dataclasses
-import functools
-import itertools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -13,40 +11,36 @@ import numpy as np
 from sakura.errors import UserError
 from sakura.events import RACE_SYSTEMS, events_to_json
 from sakura.network.trace import Trace
-from sakura.pictures import fit_square, read_picture
+from sakura.pictures import read_picture
 from sakura.race import Races, RaceState
 from sakura.runtime.chrome_trace import chrome_trace
 from sakura.studio import DeviceCard, EditRequest, Studio
-from ui.cards import Cards
-from ui.edit import CHOICE, OWN_PREFIX, QUIET, Update, blocked_reason
 from ui.fields import FieldError, at_field, uploaded_path
-from ui.markup import error_markup, label_markup, note_markup, picture_uri
-from ui.parts import privacy_markup
+from ui.markup import error_markup
 from ui.race_parts import RACE_TEMPLATE, race_timeline
-from ui.race_setup import RaceSetup, race_setup_card
+from ui.race_setup import race_setup_card
 from ui.race_views import Answer, race_view, runner_views, setup_key
-from ui.setup import BRINGS, reference_items, template_items, trace_label, trace_line
+from ui.request_form import CHOICE, OWN_PREFIX, QUIET, RequestForm, Update
+from ui.setup import template_items, trace_label, trace_line
 
 RACE_PREFIX = "race:"
 POLL_S = 1.0
 FIRST_NETWORK = "4G and 5G mix, driving"  # its rate changes most within the seconds that a race lasts
-OWN_SIDE_PX = 160
 
 
-class RaceView:
+class RaceView(RequestForm):
     """Builds the view of one page and answers its events. Races live in the service under their id."""
 
     def __init__(self, studio: Studio, races: Races) -> None:
-        self._studio, self._races = studio, races
-        self._cards = Cards(studio)
+        super().__init__(studio)
+        self._races = races
         self._traces = sorted(studio.traces(), key=lambda known: known[1] != FIRST_NETWORK)
-        self._counter = itertools.count(1)
 
     def build(self) -> None:
         """Lay out the view and wire it. Called inside a route of the page."""
         first = self._cards.all()[0]
         with gr.Row(elem_classes="page race-page", elem_id="race-page"):
-            self.setup: RaceSetup = race_setup_card(self._studio, self._cards.all(), first, self._traces)
+            self.setup = race_setup_card(self._studio, self._cards.all(), first, self._traces)
             with gr.Column(elem_classes="main", min_width=0):
                 self.race = gr.HTML(
                     html_template=RACE_TEMPLATE,
@@ -131,18 +125,6 @@ class RaceView:
         assert isinstance(blocks, gr.Blocks)
         blocks.load(self._restore, None, [self.race, s.task, *template_parts, *trace_parts[:3]], **QUIET)
 
-    def _told(self, listener: Callable[..., Update]) -> Callable[..., Update]:
-        """The listener, with what goes wrong in it told above the button."""
-
-        @functools.wraps(listener)
-        def tell(*chosen: object) -> Update:
-            try:
-                return {self.setup.action_error: "", **listener(*chosen)}
-            except UserError as error:
-                return {self.setup.action_error: error_markup(str(error))}
-
-        return tell
-
     # Choices
 
     def _choose_task(self, task: str, prompt: str | None) -> Update:
@@ -157,44 +139,6 @@ class RaceView:
             return self._template_parts(template_id, prompt)
         # A race needs words that the template understands, so there are some from the start.
         return {**self._template_parts(template_id, examples[0]), self.setup.prompt: examples[0]}
-
-    def _template_parts(self, template_id: str, prompt: str | None) -> Update:
-        s, task = self.setup, self._cards.card(template_id).task
-        words = task == "instruction"
-        return {
-            s.brings: label_markup(BRINGS[task]),
-            s.reference: gr.HTML(
-                visible=not words, items=reference_items(self._studio, template_id), value="0", own=None
-            ),
-            s.reference_error: "",
-            s.prompt_group: gr.Column(visible=words),
-            s.prompt_help: note_markup([self._studio.prompt_help(template_id)]) if words else "",
-            s.examples: gr.HTML(examples=self._studio.prompt_examples(template_id) if words else []),
-            s.prompt_error: "",
-            s.action: gr.HTML(blocked=blocked_reason(task, prompt)),
-            s.note: privacy_markup(own_template=template_id.startswith("own-")),
-        }
-
-    def _bring_picture(self, event: gr.EventData) -> Update:
-        s = self.setup
-        try:
-            path = uploaded_path(event.path)
-            picture = read_picture(path, event.name)
-        except UserError as error:
-            return {s.reference_error: error_markup(str(error))}
-        own = {"id": f"{OWN_PREFIX}{path}", "src": _thumbnail(picture.pixels)}
-        return {s.reference: gr.HTML(own=own, value=own["id"]), s.reference_error: note_markup(list(picture.notes))}
-
-    def _refuse_picture(self, event: gr.EventData) -> str:
-        return error_markup(str(event.reason))
-
-    def _type_prompt(self, template_id: str, prompt: str) -> Update:
-        blocked = blocked_reason(self._cards.card(template_id).task, prompt)
-        return {self.setup.prompt_error: "", self.setup.action: gr.HTML(blocked=blocked)}
-
-    def _use_example(self, template_id: str, event: gr.EventData) -> Update:
-        words = next((words for words in self._studio.prompt_examples(template_id) if words == event.words), "")
-        return {self.setup.prompt: words, **self._type_prompt(template_id, words)}
 
     def _choose_trace(self, trace_id: str) -> Update:
         trace, s = self._trace(trace_id), self.setup
@@ -273,20 +217,6 @@ class RaceView:
             self.race: gr.HTML(setup=setup_key(asked)),
         }
         if asked.reference is not None:
-            update[s.reference] = self._restored_reference(race_id, card.template_id, asked.reference)
+            update[s.reference] = self._restored_reference(f"{RACE_PREFIX}{race_id}", card.template_id, asked.reference)
         known = next((key for key, _, trace in self._traces if trace is asked.trace), None)
         return {**update, s.trace: known, **self._choose_trace(known)} if known else update
-
-    def _restored_reference(self, race_id: str, template_id: str, pixels: np.ndarray) -> gr.HTML:
-        items = reference_items(self._studio, template_id)
-        shipped = self._studio.references(template_id)
-        number = next((i for i, known in enumerate(shipped) if np.array_equal(known, pixels)), None)
-        if number is not None:
-            return gr.HTML(visible=True, items=items, own=None, value=str(number))
-        own = {"id": f"{RACE_PREFIX}{race_id}", "src": _thumbnail(pixels)}
-        return gr.HTML(visible=True, items=items, own=own, value=own["id"])
-
-
-def _thumbnail(pixels: np.ndarray) -> str:
-    """The middle square of a uint8 RGB picture, small enough to show among the references, as a data address."""
-    return picture_uri(fit_square(pixels, OWN_SIDE_PX).pixels)

@@ -3,6 +3,7 @@
 import dataclasses
 import html
 import itertools
+from typing import Any
 
 import gradio as gr
 import numpy as np
@@ -23,12 +24,11 @@ BRINGS = {"face_swap": "New face", "try_on": "Garment", "instruction": "What to 
 
 
 @dataclasses.dataclass(frozen=True)
-class Setup:
-    """The components of the card that listeners read or write."""
+class RequestSetup:
+    """The components with which a request is put together, whatever it is for."""
 
     task: gr.Radio
     template: gr.HTML
-    own_template: gr.HTML
     brings: gr.HTML
     reference: gr.HTML
     reference_error: gr.HTML
@@ -40,6 +40,16 @@ class Setup:
     trace_label: gr.HTML
     trace: gr.Dropdown
     trace_line: gr.HTML
+    action: gr.HTML
+    action_error: gr.HTML
+    note: gr.HTML
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup(RequestSetup):
+    """The components of the card for an edit that listeners read or write."""
+
+    own_template: gr.HTML
     trace_file: gr.UploadButton
     trace_told: gr.HTML
     trace_error: gr.HTML
@@ -50,9 +60,6 @@ class Setup:
     budget: gr.Dropdown
     budget_kb: gr.Number
     budget_error: gr.HTML
-    action: gr.HTML
-    action_error: gr.HTML
-    note: gr.HTML
 
 
 def template_items(cards: list[TemplateCard], task: str) -> list[dict[str, str]]:
@@ -116,6 +123,60 @@ def _hidden_html(value: str = "", *, elem_classes: str) -> gr.HTML:
     return gr.HTML(value, apply_default_css=False, elem_classes=elem_classes)
 
 
+def template_field(cards: list[TemplateCard], card: TemplateCard) -> dict[str, Any]:
+    """The choice of a task and of a template: the components ``task`` and ``template`` of a setup."""
+    task = _segments([(name, key) for key, name in TASK_NAMES.items()], card.task, "Task", "tasks")
+    return {
+        "task": task,
+        "template": thumbs("template", template_items(cards, card.task), card.template_id, "Template"),
+    }
+
+
+def brings_field(studio: Studio, card: TemplateCard) -> dict[str, Any]:
+    """What the visitor brings, a picture or words: the components of a setup from ``brings`` to ``prompt_error``."""
+    with gr.Column(elem_classes="field field-brings", min_width=0):
+        brings = gr.HTML(label_markup(BRINGS[card.task]), apply_default_css=False)
+        reference = references(reference_items(studio, card.template_id), "0")
+        reference_error = _hidden_html(elem_classes="field-error")
+        with gr.Column(visible=False, elem_classes="prompt-group", min_width=0) as prompt_group:
+            prompt = gr.Textbox(
+                show_label=False,
+                container=False,
+                placeholder="Say what should change",
+                lines=1,
+                max_lines=3,
+                max_length=20_000,
+                elem_id="prompt",
+                html_attributes=gr.InputHTMLAttributes(spellcheck=False, autocomplete="off"),
+            )
+            example_buttons = examples([])
+            prompt_help = _hidden_html(elem_classes="prompt-help")
+        prompt_error = _hidden_html(elem_classes="field-error")
+    return {
+        "brings": brings,
+        "reference": reference,
+        "reference_error": reference_error,
+        "prompt_group": prompt_group,
+        "prompt": prompt,
+        "prompt_help": prompt_help,
+        "examples": example_buttons,
+        "prompt_error": prompt_error,
+    }
+
+
+def trace_field(traces: list[tuple[str, str, Trace]]) -> gr.Dropdown:
+    """The choice of a shipped trace."""
+    return gr.Dropdown(
+        [(title, key) for key, title, _ in traces],
+        value=traces[0][0],
+        label="Network",
+        show_label=False,
+        container=False,
+        filterable=False,
+        elem_id="trace",
+    )
+
+
 def setup_card(
     studio: Studio, cards: list[TemplateCard], card: TemplateCard, traces: list[tuple[str, str, Trace]]
 ) -> Setup:
@@ -125,40 +186,14 @@ def setup_card(
             with gr.Column(elem_classes="field field-template", min_width=0):
                 gr.HTML(label_markup("Template"), apply_default_css=False)
                 own_template = OwnTemplates(studio).component(card.task)
-                task = _segments([(name, key) for key, name in TASK_NAMES.items()], card.task, "Task", "tasks")
-                template = thumbs("template", template_items(cards, card.task), card.template_id, "Template")
-            with gr.Column(elem_classes="field field-brings", min_width=0):
-                brings = gr.HTML(label_markup(BRINGS[card.task]), apply_default_css=False)
-                reference = references(reference_items(studio, card.template_id), "0")
-                reference_error = _hidden_html(elem_classes="field-error")
-                with gr.Column(visible=False, elem_classes="prompt-group", min_width=0) as prompt_group:
-                    prompt = gr.Textbox(
-                        show_label=False,
-                        container=False,
-                        placeholder="Say what should change",
-                        lines=1,
-                        max_lines=3,
-                        max_length=20_000,
-                        elem_id="prompt",
-                        html_attributes=gr.InputHTMLAttributes(spellcheck=False, autocomplete="off"),
-                    )
-                    example_buttons = examples([])
-                    prompt_help = _hidden_html(elem_classes="prompt-help")
-                prompt_error = _hidden_html(elem_classes="field-error")
+                template = template_field(cards, card)
+            brought = brings_field(studio, card)
             with gr.Column(elem_classes="field field-network", min_width=0):
                 network_label = gr.HTML(trace_label(traces[0][2]), apply_default_css=False)
                 trace_file = gr.UploadButton(
                     "Use your own file", file_count="single", size="sm", elem_id="trace-file", type="filepath"
                 )
-                trace = gr.Dropdown(
-                    [(title, key) for key, title, _ in traces],
-                    value=traces[0][0],
-                    label="Network",
-                    show_label=False,
-                    container=False,
-                    filterable=False,
-                    elem_id="trace",
-                )
+                trace = trace_field(traces)
                 network_line = gr.HTML(
                     trace_line(traces[0][2]),
                     js_on_load="sakura.mountNetwork(element, props, trigger, watch); // 'refuse'",
@@ -209,17 +244,9 @@ def setup_card(
         go = action()
         note = privacy_note()
     return Setup(
-        task=task,
-        template=template,
+        **template,
+        **brought,
         own_template=own_template,
-        brings=brings,
-        reference=reference,
-        reference_error=reference_error,
-        prompt_group=prompt_group,
-        prompt=prompt,
-        prompt_help=prompt_help,
-        examples=example_buttons,
-        prompt_error=prompt_error,
         trace_label=network_label,
         trace=trace,
         trace_line=network_line,

@@ -3,7 +3,8 @@
 import pytest
 
 from sakura.errors import UserError
-from ui.edit import AUTOMATIC, CUSTOM, blocked_reason, budget_bytes
+from ui.edit import AUTOMATIC, CUSTOM, budget_bytes
+from ui.request_form import blocked_reason
 
 
 def test_budget_bytes() -> None:
