@@ -174,9 +174,10 @@ def _address(url: str, code: str) -> Address:
     svg = segno.make(f"{url}/#{code}", micro=False).svg_inline(
         border=QR_QUIET_MODULES, dark="#000", light="#fff", omitsize=True
     )
+    trusted = " --ca CERTIFICATE.pem" if url.startswith("wss:") else ""  # which the hub was started with
     return {
         "host": urlsplit(url).netloc,
-        "command": f"python -m device_bridge agent --connect {url} --pair {code}",
+        "command": f"python -m device_bridge agent --connect {url} --pair {code}{trusted}",
         "qr_svg": svg,
     }
 

@@ -149,6 +149,11 @@ def test_an_offer_has_a_command_and_a_qr_code_for_each_address() -> None:
     assert answer["note"] == ""
 
 
+def test_over_tls_the_certificate_is_named() -> None:
+    answer = offer_view(PairingOffer(["wss://192.0.2.7:4711"], "ABC234", 300.0))
+    assert answer["addresses"][0]["command"].endswith("--pair ABC234 --ca CERTIFICATE.pem")
+
+
 def test_an_offer_for_this_machine_alone_says_so_and_many_addresses_are_cut() -> None:
     assert offer_view(PairingOffer(["ws://127.0.0.1:1"], "ABC234", 300.0))["note"] == LOOPBACK_ONLY
     many = offer_view(PairingOffer([f"ws://192.0.2.{n}:1" for n in range(40)], "ABC234", 300.0))
