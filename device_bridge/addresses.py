@@ -6,7 +6,7 @@ import ssl
 
 import psutil
 
-from device_bridge.hub import Hub, url_of
+from device_bridge.hub import Hub, host_from_here, url_of
 from sakura.errors import UserError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -21,8 +21,8 @@ def reachable_urls(hub: Hub) -> list[str]:
     every = (each for addresses in psutil.net_if_addrs().values() for each in addresses)
     here = [ipaddress.ip_address(each.address) for each in every if each.family == family]
     found = [each for each in here if not (each.is_loopback or each.is_link_local)]
-    return [url_of(scheme, str(each), hub.port) for each in found] or [
-        url_of(scheme, "::1" if hub.host == "::" else "127.0.0.1", hub.port)
+    return [url_of(scheme, host, hub.port) for host in map(str, found)] or [
+        url_of(scheme, host_from_here(hub.host), hub.port)
     ]
 
 

@@ -256,7 +256,7 @@ def export_shards(
             module.blocks.load_state_dict(nn.ModuleList(every[first:last]).state_dict())
             shards.append(_write_shard(part, model, module, first, precision, counts))
             progress(last / len(every))
-        manifest = Manifest(MANIFEST_VERSION, fingerprint, precision, padded, blocks_per_shard, counts.text, shards)
+        manifest = Manifest(MANIFEST_VERSION, fingerprint, precision, padded, blocks_per_shard, shards)
         (part / "manifest.json").write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
         shutil.rmtree(folder, ignore_errors=True)
         part.rename(folder)
@@ -269,15 +269,15 @@ def _write_shard(
 ) -> ShardFile:
     last = first + len(module.blocks)
     name = f"shard-{first:02}-{last - 1:02}"
-    half = np.float16 if precision == "fp16" else np.float32
-    weights = {f"{_WEIGHTS}{key}": value.numpy().astype(half) for key, value in module.blocks.state_dict().items()}
+    dtype = np.float16 if precision == "fp16" else np.float32
+    weights = {f"{_WEIGHTS}{key}": value.numpy().astype(dtype) for key, value in module.blocks.state_dict().items()}
     for key, value in weights.items():
         model.graph.initializers[key].const_value = onnx_ir.tensor(value, name=key)
     onnx_ir.save(model, folder / f"{name}.onnx")
     given = example_inputs(module, counts)
     results = [each.numpy() for each in module(*given)]
     names = [each.name for each in module.inputs]
-    check = {f"in.{key}": value.numpy().astype(half) for key, value in zip(names, given, strict=True)}
+    check = {f"in.{key}": value.numpy().astype(dtype) for key, value in zip(names, given, strict=True)}
     check |= {f"out.{key}": value for key, value in zip(module.outputs, results, strict=True)}
     save_file(check, folder / f"{name}.check.safetensors")
     described = ShardFile(
@@ -291,7 +291,7 @@ def _write_shard(
         error=0.0,
     )
     session = onnxruntime.InferenceSession(folder / described.file, providers=["CPUExecutionProvider"])
-    error = self_test(lambda given: list(session.run(described.outputs, given)), described, folder)
+    error = self_test(lambda stored: list(session.run(described.outputs, stored)), described, folder)
     if not error <= MAX_ERROR[precision]:
         raise UserError(
             f"Blocks {first} to {last - 1} exported as {precision} are wrong by {100 * error:.2g} % of what they add; "
@@ -342,7 +342,11 @@ def _load(model: Path) -> tuple[Flux2Transformer2DModel, str, Counts]:
         model, config = model / "transformer", model / "transformer" / "config.json"
     if not config.is_file():
         raise UserError(f"There is no model in {model}; it needs a config.json.")
-    if msgspec.json.decode(config.read_bytes()).get("_class_name") != "Flux2Transformer2DModel":
+    try:
+        described = msgspec.json.decode(config.read_bytes(), type=dict[str, object])
+    except msgspec.DecodeError as error:
+        raise UserError(f"{config} is damaged ({error}); copy the model again.") from error
+    if described.get("_class_name") != "Flux2Transformer2DModel":
         editor = Editor.load(model)
         return editor.model.transformer, editor.fingerprint, typical_counts(editor)
     digest = hashlib.sha256(config.read_bytes())

@@ -134,6 +134,11 @@ def url_of(scheme: str, host: str, port: int) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
+def host_from_here(host: str) -> str:
+    """Where a server of this machine that listens at ``host`` is found by others on it."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
 class Hub:
     """A websocket server for devices that know ``token`` or were paired. ``async with`` listens; port 0 picks one.
 
@@ -194,7 +199,7 @@ class Hub:
     def local_url(self) -> str:
         """For devices on this machine."""
         host, port = _address(self._servers[-1])
-        return url_of("ws", {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)
+        return url_of("ws", host_from_here(host), port)
 
     async def revoke(self, device_id: str) -> None:
         """Unpair a device, and disconnect it if it is here. Raises UserError."""

@@ -51,7 +51,6 @@ class Manifest(msgspec.Struct, frozen=True):
     precision: Precision
     padded: bool
     blocks_per_shard: int
-    text_tokens: int
     shards: list[ShardFile]
 
 

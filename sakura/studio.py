@@ -22,7 +22,7 @@ import numpy as np
 
 from device_bridge.addresses import LOOPBACK, reachable_urls
 from device_bridge.clocks import ClockOffset
-from device_bridge.hub import ConnectedDevice, Hub, Traffic
+from device_bridge.hub import ConnectedDevice, Hub, Traffic, host_from_here, url_of
 from device_bridge.pairing import PairedDevice, Pairing
 from device_bridge.protocol import DeviceStatus, EngineReport, RunJob
 from sakura import prompts
@@ -289,7 +289,11 @@ class Studio:
 
     def paired_devices(self) -> list[PairedDevice]:
         """All devices that may come back by themselves, connected or not."""
-        return self.hub.pairing.paired()
+
+        async def look() -> list[PairedDevice]:
+            return self.hub.pairing.paired()
+
+        return self._call(look())
 
     def revoke(self, device_id: str) -> None:
         """Unpair a device, and disconnect it. Raises UserError."""
@@ -692,7 +696,7 @@ class LocalRoles:
 
     def wait_ready(self) -> None:
         """Until an edit can be made. Raises UserError."""
-        self.studio.cloud_url = f"ws://127.0.0.1:{self.cloud.wait_ready()}"
+        self.studio.cloud_url = url_of("ws", host_from_here(self.studio.hub.host), self.cloud.wait_ready())
         self.device.wait_ready()
         self.studio.wait_for_device()
 

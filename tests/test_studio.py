@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -204,3 +205,19 @@ def test_importance_is_a_map_with_a_hole(prepared: Studio) -> None:
     assert (holes == holes[0, 0]).all()
     assert 0 < holes[0, 0].mean() < 0.5
     assert np.nanmin(scores) >= 0
+
+
+@pytest.mark.parametrize(("host", "found_at"), [("0.0.0.0", "127.0.0.1"), ("::", "[::1]"), ("192.0.2.7", "192.0.2.7")])
+def test_cloud_is_found_where_it_listens(host: str, found_at: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    studio = Studio()
+    try:
+        monkeypatch.setattr(studio.hub, "host", host)
+        roles = LocalRoles(studio)
+        assert roles.cloud.options["host"] == host
+        monkeypatch.setattr(roles.cloud, "wait_ready", lambda: 4711)
+        monkeypatch.setattr(roles.device, "wait_ready", lambda: 0)
+        monkeypatch.setattr(studio, "wait_for_device", lambda: None)
+        roles.wait_ready()
+        assert studio.cloud_url == f"ws://{found_at}:4711"
+    finally:
+        studio.close()

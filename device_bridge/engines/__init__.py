@@ -31,23 +31,35 @@ def exported(editor: Editor, progress: Progress, *, padded: bool = False) -> Pat
     Raises UserError.
     """
     folder = home() / "shards" / f"{editor.fingerprint[:16]}-{'npu' if padded else 'cpu'}"
-    try:
-        read_manifest(folder, editor.fingerprint)
-    except UserError:
+    if not _is_there(folder, editor):
         from device_bridge.export import export_shards, typical_counts  # slow to load, and rarely needed
 
         log.warning("Exporting the model's shards as ONNX files; this takes some seconds, once.")
-        export_shards(
-            editor.model.transformer,
-            folder,
-            fingerprint=editor.fingerprint,
-            blocks_per_shard=BLOCKS_PER_SHARD,
-            counts=typical_counts(editor),
-            precision="fp16" if padded else "fp32",
-            padded=padded,
-            progress=progress,
-        )
+        try:
+            export_shards(
+                editor.model.transformer,
+                folder,
+                fingerprint=editor.fingerprint,
+                blocks_per_shard=BLOCKS_PER_SHARD,
+                counts=typical_counts(editor),
+                precision="fp16" if padded else "fp32",
+                padded=padded,
+                progress=progress,
+            )
+        except OSError as error:
+            if not _is_there(folder, editor):  # unless another device of this machine was quicker
+                raise UserError(
+                    f"Shards cannot be written to {folder} ({error}); make room, or use --engine torch-cpu."
+                ) from error
     return folder
+
+
+def _is_there(folder: Path, editor: Editor) -> bool:
+    try:
+        read_manifest(folder, editor.fingerprint)
+    except UserError:
+        return False
+    return True
 
 
 def _torch(editor: Editor, progress: Progress) -> Executor:

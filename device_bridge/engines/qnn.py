@@ -23,9 +23,10 @@ from device_bridge.engines.qnn_provider import (
     qnn_devices,
     soc_model,
     strict_options,
+    strict_session,
 )
 from device_bridge.engines.rebuild import GraphProduct
-from device_bridge.shards import Counts, ShardFile, read_any_manifest, stored_counts
+from device_bridge.shards import Counts, ShardFile, read_any_manifest, read_manifest, stored_counts
 from sakura.errors import UserError
 from sakura.runtime.engine import Executor
 
@@ -56,11 +57,11 @@ class QnnExecutor(OnnxExecutor):
         self.requested = "qnn-htp-emulator" if emulator else "qnn-htp"
         self.label = "QNN, HTP emulator" if emulator else "QNN, HTP"
         self.soc = soc or soc_model() or DEFAULT_SOC_MODEL
+        if not read_manifest(folder, fingerprint).padded:
+            raise UserError(f"The shards in {folder} are for the CPU; export them with --padded for an NPU.")
         self._options = configured(self.soc)
         super().__init__(folder, fingerprint=fingerprint, fallback=fallback)
         self.product = GraphProduct(self._devices, self._options)
-        if not self.manifest.padded:
-            raise UserError(f"The shards in {folder} are for the CPU; export them with --padded for an NPU.")
 
     @property
     def tolerance(self) -> float:
@@ -94,9 +95,12 @@ def compile_for(folder: Path, soc: int) -> list[Path]:
 
     In a process of its own, since the provider takes one configuration a process. Raises UserError.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", __name__, str(folder), str(soc)], capture_output=True, text=True, timeout=COMPILE_S
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", __name__, str(folder), str(soc)], capture_output=True, text=True, timeout=COMPILE_S
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"The shards did not compile for SoC model {soc} within {COMPILE_S:.0f} s.") from error
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise UserError(f"The shards do not compile for SoC model {soc}: {reason[:300]}")
@@ -121,12 +125,7 @@ def open_session(
             session_options.add_session_config_entry(f"ep.context_{key}", value)
     for name in {side for each in shard.inputs for side in each.shape if isinstance(side, str)}:
         session_options.add_free_dimension_override_by_name(name, bucket.of(name))
-    session_options.add_provider_for_devices(devices, options)
-    session = onnxruntime.InferenceSession(path, session_options)
-    elsewhere = {each.ep_name for each in session.get_provider_graph_assignment_info()} - {EP_NAME}
-    if elsewhere:
-        raise UserError(f"A part of {path.name} would run on {', '.join(sorted(elsewhere))}.")
-    return session
+    return strict_session(path, session_options, devices, options)
 
 
 def bucket_of(counts: Counts) -> Counts:

@@ -16,7 +16,7 @@ EP_NAME = "QNNExecutionProvider"
 # SoC models as QAIRT numbers them. Without one, blocks do not compile or run in fp32.
 SOC_MODELS = {"SM8650": 57, "SC8380XP": 60, "SM8750": 69, "SM8850": 87}
 DEFAULT_SOC_MODEL = 69
-SOC_FILES = (Path("/sys/devices/soc0/machine"), Path("/sys/devices/soc0/soc_id"))
+SOC_FILE = Path("/sys/devices/soc0/machine")
 
 _lock = threading.Lock()
 _configured: dict[str, str] = {}
@@ -44,15 +44,11 @@ def has_npu() -> bool:
 
 def soc_model() -> int | None:
     """What this machine's SoC is to QAIRT, where Linux tells; unverified on hardware."""
-    for path in SOC_FILES:
-        try:
-            told = path.read_text().strip().upper()
-        except OSError:
-            continue
-        for name, number in SOC_MODELS.items():
-            if name in told:
-                return number
-    return None
+    try:
+        told = SOC_FILE.read_text().strip().upper()
+    except OSError:
+        return None
+    return next((number for name, number in SOC_MODELS.items() if name in told), None)
 
 
 def configured(soc: int) -> dict[str, str]:
@@ -74,9 +70,29 @@ def configured(soc: int) -> dict[str, str]:
 
 
 def strict_options() -> onnxruntime.SessionOptions:
-    """Options under which nothing runs on the CPU in silence."""
+    """Options under which ONNX Runtime gives nothing to the CPU, and tells where it put what."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # what fails is raised, and told by us
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     return options
+
+
+def strict_session(
+    graph: Path | bytes,
+    session_options: onnxruntime.SessionOptions,
+    devices: list[onnxruntime.OrtEpDevice],
+    options: dict[str, str],
+) -> onnxruntime.InferenceSession:
+    """A session all of which runs on ``devices``, for ``session_options`` of :func:`strict_options`.
+
+    Raises UserError where a part would run elsewhere, and what ONNX Runtime raises on a graph that does not compile.
+    """
+    session_options.add_provider_for_devices(devices, options)
+    # Without enable_fallback=0 the Python wrapper makes a failing session anew on the CPU, also in the middle of a run.
+    session = onnxruntime.InferenceSession(graph, session_options, enable_fallback=0)
+    elsewhere = {each.ep_name for each in session.get_provider_graph_assignment_info()} - {EP_NAME}
+    if elsewhere:
+        what = graph.name if isinstance(graph, Path) else "the graph"
+        raise UserError(f"A part of {what} would run on {', '.join(sorted(elsewhere))}.")
+    return session

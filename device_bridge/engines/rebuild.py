@@ -14,7 +14,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from device_bridge.engines.qnn_provider import strict_options
+from device_bridge.engines.qnn_provider import strict_options, strict_session
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,5 @@ class GraphProduct:
             if not self._devices:
                 self._sessions[key] = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
             else:
-                options = strict_options()
-                options.add_provider_for_devices(self._devices, self._options)
-                self._sessions[key] = onnxruntime.InferenceSession(graph, options)
+                self._sessions[key] = strict_session(graph, strict_options(), self._devices, self._options)
         return self._sessions[key]

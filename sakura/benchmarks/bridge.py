@@ -38,6 +38,7 @@ def bench_bridge(
     ours, theirs = context.Pipe()
     direct = context.Process(target=_run_directly, args=(theirs,), daemon=True)
     direct.start()
+    theirs.close()  # or the end of that process would go unnoticed
     cloud = Role("cloud", "sakura.cloud.role:run_cloud", {"host": "127.0.0.1", "port": 0, "model": None})
 
     async def measure() -> list[dict[str, object]]:
@@ -59,6 +60,8 @@ def bench_bridge(
 
     try:
         return asyncio.run(measure())
+    except (EOFError, BrokenPipeError) as error:
+        raise UserError("The device in-process has ended; what it said stands above.") from error
     finally:
         direct.kill()
 

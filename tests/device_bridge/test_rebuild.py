@@ -9,9 +9,16 @@ pytest.importorskip("onnxruntime_qnn", reason="There is no wheel of onnxruntime-
 
 from hypothesis import given
 from hypothesis import strategies as st
+from onnxruntime.capi.onnxruntime_pybind11_state import EPFail
 
-from device_bridge.engines.qnn_provider import DEFAULT_SOC_MODEL, configured, qnn_devices
-from device_bridge.engines.rebuild import ZERO_POINT, GraphProduct, to_codes
+from device_bridge.engines.qnn_provider import (
+    DEFAULT_SOC_MODEL,
+    configured,
+    qnn_devices,
+    strict_options,
+    strict_session,
+)
+from device_bridge.engines.rebuild import ZERO_POINT, GraphProduct, product_graph, to_codes
 from sakura.backbone.editor import Editor
 from sakura.cache.store import CacheStore
 from sakura.codec import new_codec
@@ -72,3 +79,28 @@ def test_what_the_graph_cannot_do_numpy_does(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(product, "_session", lambda *_: 1 / 0)
     left, right = factors(9, 3, 8)
     assert np.array_equal(product(left, right), left @ right)
+
+
+def test_a_session_that_fails_is_not_made_anew_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = strict_session(
+        product_graph(64, 32, 32), strict_options(), qnn_devices()[:1], configured(DEFAULT_SOC_MODEL)
+    )
+
+    class Failing:
+        sound = session._sess
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.sound, name)
+
+        def run(self, *_: object) -> None:
+            raise EPFail("the NPU was reset")
+
+    monkeypatch.setattr(session, "_sess", Failing())
+    monkeypatch.setattr(session, "set_providers", lambda *_: pytest.fail("it fell back"))
+    fed = {
+        "left": np.zeros((64, 32), np.uint16),
+        "scales": np.zeros((1, 32), np.float16),
+        "right": np.zeros((32, 32), np.float16),
+    }
+    with pytest.raises(EPFail, match="was reset"):
+        session.run(["product"], fed)
