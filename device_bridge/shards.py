@@ -69,6 +69,8 @@ def read_any_manifest(folder: Path) -> Manifest:
         manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except FileNotFoundError:
         raise UserError(f"{folder} holds no exported shards; run python -m device_bridge export first.") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error}); export the shards elsewhere.") from error
     except msgspec.DecodeError as error:
         raise UserError(f"{path} is damaged ({error}); export the shards again.") from error
     if manifest.version != MANIFEST_VERSION:

@@ -187,6 +187,17 @@ def test_engines_by_name(tiny_editor: Editor, tmp_path: Path, monkeypatch: pytes
     assert new_executor("auto", tiny_editor).name in {"torch, CPU", "ONNX Runtime, CPU"}
 
 
+def test_where_shards_cannot_be_written_torch_runs(
+    tiny_editor: Editor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.write_text("in the way")
+    monkeypatch.setenv("SAKURA_HOME", str(home))
+    with pytest.raises(UserError, match=r"Shards cannot be written to .*; make room, or use --engine torch-cpu"):
+        new_executor("onnxruntime-cpu", tiny_editor)
+    assert new_executor("auto", tiny_editor).name == "torch, CPU"
+
+
 def test_speed_is_measured_for_all_in_turns(tiny_editor: Editor) -> None:
     ran: list[tuple[str, bool]] = []
 
