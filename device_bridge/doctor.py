@@ -42,7 +42,7 @@ def examine(engine: str, model: Path | None, threads: int, progress: Callable[[s
         notes.append(f"Qualcomm's provider is not available: {error}")
     npu = has_npu()
     if npu:
-        notes.append("We could try the NPU engine on the HTP emulator only; what is said below was tested on this NPU.")
+        notes.append("Before this machine, the NPU engine was tried on the HTP emulator only.")
     progress("Loading the model, testing its shards, measuring")
     _, _, used = load(engine, model, threads)
     return Findings(
