@@ -18,6 +18,8 @@ def main() -> None:
     options = parser.parse_args()
     if not 0 < options.port < 65536:
         sys.exit(f"{options.port} is no port; choose one from 1 to 65535 with --port.")
+    if not 0 <= options.bridge_port < 65536:
+        sys.exit(f"{options.bridge_port} is no port; choose one from 1 to 65535 with --bridge-port.")
     if sys.version_info < MIN_PYTHON:
         sys.exit(f"SAKURA needs Python {MIN_PYTHON[0]}.{MIN_PYTHON[1]} or newer; this is {sys.version.split()[0]}.")
     with socket.socket() as probe:
@@ -44,8 +46,13 @@ def main() -> None:
     try:
         tls = tls_from(options.certificate) if options.certificate else None
         studio = Studio(host=options.bridge_host, hub_port=options.bridge_port, tls=tls)
-    except (UserError, OSError) as error:
-        sys.exit(f"Devices cannot connect at {options.bridge_host}:{options.bridge_port}: {error}")
+    except UserError as error:
+        sys.exit(str(error))
+    except OSError as error:
+        sys.exit(
+            f"Devices cannot connect at {options.bridge_host}:{options.bridge_port} ({error.strerror}); choose other "
+            "ones with --bridge-host and --bridge-port."
+        )
     try:
         with LocalRoles(studio, wait=False) as roles, Lab(studio.library, studio.busy) as lab:
             from ui.page import build_page, launch_options

@@ -27,6 +27,7 @@ from device_bridge.protocol import (
     ClockReply,
     DeviceHello,
     DeviceStatus,
+    EngineChanged,
     EngineReport,
     FromDevice,
     NotPrepared,
@@ -76,12 +77,12 @@ class Agent:
         *,
         pairing_code: str = "",
         on_token: Callable[[str], None] = lambda token: None,
-        engine: EngineReport | None = None,
+        engine: Callable[[], EngineReport] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.device, self.hub_url, self.token, self.tls = device, hub_url, token, tls
         self.pairing_code, self.on_token = pairing_code, on_token
-        self.engine = engine or EngineReport(device.engine.name)
+        self.engine = engine or (lambda: EngineReport(device.engine.name))
         self._told_unreachable = False
 
     async def run(self) -> None:
@@ -131,7 +132,7 @@ class Agent:
 
     def hello(self) -> DeviceHello:
         code = "" if self.token else self.pairing_code
-        return DeviceHello(VERSIONS, self.device.name, self.engine, self.token, code)
+        return DeviceHello(VERSIONS, self.device.name, self.engine(), self.token, code)
 
     def accepted(self, message: Accepted) -> None:
         log.info("Connected to %s as %s.", self.hub_url, message.device_id)
@@ -254,7 +255,11 @@ class _Session:
             self._handle(data if isinstance(data, bytes) else data.encode())
 
     async def _tell_status(self) -> None:
+        told = self.agent.engine()
         while True:
+            if told != self.agent.engine():
+                told = self.agent.engine()
+                self.outbox.put(EngineChanged(told))
             self.outbox.put(await asyncio.to_thread(read_status))  # some sensors are slow to answer
             await asyncio.sleep(STATUS_S)
 

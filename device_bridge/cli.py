@@ -11,6 +11,9 @@ Model = Annotated[Path | None, typer.Option(help="Checkpoint folder; the shipped
 Engine = Annotated[
     str, typer.Option(help="auto, torch-cpu, onnxruntime-cpu, qnn-htp (Snapdragon) or qnn-htp-emulator (slow).")
 ]
+Soc = Annotated[
+    int | None, typer.Option(help="QAIRT's number of this machine's SoC, for qnn-htp where it is not known.")
+]
 Threads = Annotated[int, typer.Option(min=1, max=64, help="Threads that execution may use.")]
 
 
@@ -28,6 +31,7 @@ def agent(
     engine: Engine = "auto",
     model: Model = None,
     threads: Threads = 1,
+    soc: Soc = None,
     ca: Annotated[Path | None, typer.Option(help="Certificate to trust, for wss with one of your own.")] = None,
 ) -> None:
     """Connect to a hub and run its edits until stopped."""
@@ -40,7 +44,15 @@ def agent(
 
     try:
         run_agent(
-            connect, pairing_code=pair, token=token, name=name, engine=engine, model=model, threads=threads, ca=ca
+            connect,
+            pairing_code=pair,
+            token=token,
+            name=name,
+            engine=engine,
+            model=model,
+            threads=threads,
+            ca=ca,
+            soc=soc,
         )
     except (RejectedError, UserError) as error:
         _fail(error)
@@ -53,6 +65,7 @@ def doctor(
     engine: Engine = "auto",
     model: Model = None,
     threads: Threads = 1,
+    soc: Soc = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write what was found as JSON.")] = None,
 ) -> None:
     """Say what this machine can run edits on, test it, and measure how fast it is."""
@@ -62,8 +75,10 @@ def doctor(
     from device_bridge.doctor import examine, told
     from sakura.errors import UserError
 
+    if json_file and not json_file.absolute().parent.is_dir():
+        _fail(UserError(f"There is no folder {json_file.absolute().parent} to write {json_file.name} to."))
     try:
-        found = examine(engine, model, threads, lambda line: typer.echo(line, err=True))
+        found = examine(engine, model, threads, soc, lambda line: typer.echo(line, err=True))
         if json_file:
             json_file.write_bytes(found.json())
     except (UserError, OSError) as error:
@@ -97,7 +112,9 @@ def export(
             socs=soc or [],
             progress=lambda done: typer.echo(f"{100 * done:.0f} % of the shards are written", err=True),
         )
-    except (UserError, OSError) as error:
+    except OSError as error:
+        _fail(UserError(f"{out} cannot be written ({error.strerror}); choose another folder."))
+    except UserError as error:
         _fail(error)
     worst = max(shard.error for shard in manifest.shards)
     typer.echo(f"{len(manifest.shards)} shards in {out}; what they add is wrong by at most {worst:.1e} against torch.")

@@ -31,7 +31,9 @@ class Findings(msgspec.Struct, frozen=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
 
-def examine(engine: str, model: Path | None, threads: int, progress: Callable[[str], None]) -> Findings:
+def examine(
+    engine: str, model: Path | None, threads: int, soc: int | None, progress: Callable[[str], None]
+) -> Findings:
     """Look at this machine, load the engine, test each shard, and measure a step. Raises UserError."""
     progress("Looking for providers")
     notes = ["The QNN GPU backend needs an Adreno GPU and is not used: it could not be tried."]
@@ -44,7 +46,7 @@ def examine(engine: str, model: Path | None, threads: int, progress: Callable[[s
     if npu:
         notes.append("Before this machine, the NPU engine was tried on the HTP emulator only.")
     progress("Loading the model, testing its shards, measuring")
-    _, _, used = load(engine, model, threads)
+    _, _, used = load(engine, model, threads, soc)
     return Findings(
         machine=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         providers=list(dict.fromkeys(providers)),
@@ -65,7 +67,7 @@ def told(found: Findings) -> str:
         f"Providers  {', '.join(found.providers) or 'none'}",
         f"NPU        {'yes' if found.npu else 'none that Qualcomm’s provider knows'}"
         + (f", SoC model {found.soc_model}" if found.soc_model else ""),
-        f"Engines    {', '.join(found.engines)}",
+        f"Engines    {', '.join(found.engines)}" + ("" if found.npu else " (qnn-htp not here)"),
         f"Used       {used.name}",
     ]
     for each in used.placements:

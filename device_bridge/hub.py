@@ -30,6 +30,7 @@ from device_bridge.protocol import (
     ClockReply,
     DeviceHello,
     DeviceStatus,
+    EngineChanged,
     NotPrepared,
     Prepare,
     Prepared,
@@ -70,7 +71,9 @@ class ConnectedDevice:
     """A device that said hello, and the conversations with it. ``paired``: with a token of its own, to be revoked."""
 
     def __init__(self, device_id: str, hello: DeviceHello, connection: ServerConnection, *, paired: bool) -> None:
-        self.device_id, self.name, self.engine, self.paired = device_id, hello.name, hello.engine, paired
+        # Letters that cannot be seen could turn a sentence around.
+        self.name = "".join(letter for letter in hello.name if letter.isprintable()).strip() or "Device"
+        self.device_id, self.engine, self.paired = device_id, hello.engine, paired
         self.connection = connection
         self.connected_s = time.monotonic()
         self.runs: dict[str, asyncio.Queue[AnyEvent]] = {}
@@ -221,10 +224,14 @@ class Hub:
                 await device.connection.close()
         break_off(device.connection)
 
+    def in_order(self) -> list[ConnectedDevice]:
+        """This machine's own first, then paired ones, each in the order in which they connected."""
+        return sorted(self.devices.values(), key=lambda device: device.paired)
+
     def device(self, device_id: str | None) -> ConnectedDevice:
-        """The device of that id, or the one that connected first. Raises UserError."""
+        """The device of that id, or the first one of :meth:`in_order`. Raises UserError."""
         if device_id is None and self.devices:
-            return next(iter(self.devices.values()))
+            return self.in_order()[0]
         if device_id in self.devices:
             return self.devices[device_id]
         raise UserError(NO_DEVICE if device_id is None else "That device is not connected any more; choose another.")
@@ -383,6 +390,8 @@ class Hub:
                 device.took(message)
             case DeviceStatus():
                 device.status = message
+            case EngineChanged():
+                device.engine = message.engine
             case DeviceHello():
                 pass
 

@@ -119,9 +119,14 @@ class Pairing:
 
     def revoke(self, device_id: str) -> None:
         """Let a device's token work no more. Raises UserError on a device that is not paired or cannot be forgotten."""
-        if self._paired.pop(device_id, None) is None:
+        device = self._paired.pop(device_id, None)
+        if device is None:
             raise UserError("That device is not paired; nothing to revoke.")
-        self._save()
+        try:
+            self._save()
+        except UserError:
+            self._paired[device_id] = device  # as the file has it, so that revoking can be tried again
+            raise
 
     def _save(self) -> None:
         if self._path is None:

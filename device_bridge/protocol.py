@@ -104,6 +104,12 @@ class DeviceStatus(_Message, frozen=True, tag="device_status"):
     memory_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
+class EngineChanged(_Message, frozen=True, tag="engine_changed"):
+    """The device computes with something else than it said: a shard failed, and another engine runs it from now on."""
+
+    engine: EngineReport
+
+
 class Prepare(_Message, frozen=True, tag="prepare"):
     """Get ready for edits of a template with a codec (its description, warm caches, a speed measurement)."""
 
@@ -178,7 +184,9 @@ class RunEvents(_Message, frozen=True, tag="run_events"):
 
 
 ToDevice: TypeAlias = Accepted | Rejected | ClockProbe | Prepare | RunJob | StopJob
-FromDevice: TypeAlias = DeviceHello | ClockReply | DeviceStatus | Preparing | Prepared | NotPrepared | RunEvents
+FromDevice: TypeAlias = (
+    DeviceHello | ClockReply | DeviceStatus | EngineChanged | Preparing | Prepared | NotPrepared | RunEvents
+)
 
 _ENCODER = msgspec.msgpack.Encoder()
 _TO_DEVICE = msgspec.msgpack.Decoder(ToDevice)

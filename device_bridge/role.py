@@ -8,11 +8,12 @@ import ssl
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import torch
 
 from device_bridge.agent import Agent
-from device_bridge.engines import AUTO, new_executor, report
+from device_bridge.engines import AUTO, new_executor, renewed, report
 from device_bridge.protocol import EngineReport
 from device_bridge.tokens import keep_token, known_tokens
 from sakura.backbone.editor import Editor
@@ -24,13 +25,15 @@ from sakura.settings import MODEL_FOLDER
 SWITCH_INTERVAL_S = 0.00005  # Python's default of 5 ms is as long as a whole shard takes to execute
 
 
-def load(engine: str, model: Path | None, threads: int) -> tuple[Editor, Executor, EngineReport]:
+def load(
+    engine: str, model: Path | None, threads: int, soc: int | None = None
+) -> tuple[Editor, Executor, EngineReport]:
     """A model, an engine for it, and what to tell about that engine. Raises UserError."""
     logging.basicConfig(level=logging.WARNING, format="device: %(message)s")
     torch.set_num_threads(threads)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     editor = Editor.load(model or MODEL_FOLDER)
-    executor = new_executor(engine, editor)
+    executor = new_executor(engine, editor, soc=soc)
     return editor, executor, report(editor, executor)
 
 
@@ -49,6 +52,14 @@ def run_device(
     _serve(lambda: announce(0), loaded, name, lambda device, told: Agent(device, hub_url, token, engine=told))
 
 
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        return False
+
+
 def run_agent(
     hub_url: str,
     *,
@@ -59,9 +70,11 @@ def run_agent(
     model: Path | None,
     threads: int,
     ca: Path | None,
+    soc: int | None,
 ) -> None:
     """Pair with a hub where need be, and run its edits until the process ends. Raises RejectedError and UserError."""
-    if not hub_url.startswith(("ws://", "wss://")):
+    hub_url = hub_url.rstrip("/")  # tokens are kept by it
+    if not _is_address(hub_url):
         raise UserError(f"{hub_url!r} is no address of a hub; use ws://HOST:PORT or wss://HOST:PORT as the page shows.")
     token = token or ("" if pairing_code else known_tokens().get(hub_url, ""))
     if not token and not pairing_code:
@@ -72,9 +85,10 @@ def run_agent(
             tls = ssl.create_default_context(cafile=ca)
         except OSError as error:
             raise UserError(f"{ca} is no certificate ({error}); use the hub's PEM file.") from error
-    loaded = load(engine, model, threads)
+    loaded = load(engine, model, threads, soc)
+    logging.getLogger("device_bridge").setLevel(logging.INFO)  # someone is looking on: say that it is connected
 
-    def agent(device: Device, told: EngineReport) -> Agent:
+    def agent(device: Device, told: Callable[[], EngineReport]) -> Agent:
         return Agent(
             device,
             hub_url,
@@ -92,7 +106,7 @@ def _serve(
     ready: Callable[[], None],
     loaded: tuple[Editor, Executor, EngineReport],
     name: str,
-    new_agent: Callable[[Device, EngineReport], Agent],
+    new_agent: Callable[[Device, Callable[[], EngineReport]], Agent],
 ) -> None:
     editor, executor, told = loaded
     # Nothing loaded so far will ever be garbage: looking through it again would stop an edit for tens of milliseconds.
@@ -103,7 +117,7 @@ def _serve(
         device = Device(editor, name[:64], executor)
         ready()
         try:
-            await new_agent(device, told).run()
+            await new_agent(device, lambda: renewed(told, executor)).run()
         finally:
             await device.close()
 

@@ -54,6 +54,10 @@ class Manifest(msgspec.Struct, frozen=True):
     shards: list[ShardFile]
 
 
+class _Versioned(msgspec.Struct, frozen=True):
+    version: int
+
+
 def read_manifest(folder: Path, fingerprint: str) -> Manifest:
     """Raises UserError where a folder holds no shards that this version can use, or those of another model."""
     manifest = read_any_manifest(folder)
@@ -66,15 +70,17 @@ def read_any_manifest(folder: Path) -> Manifest:
     """Raises UserError where a folder holds no shards that this version can use."""
     path = folder / "manifest.json"
     try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        data = path.read_bytes()
+        version = msgspec.json.decode(data, type=_Versioned).version
+        if version != MANIFEST_VERSION:
+            raise UserError(f"{path} is of version {version}, not {MANIFEST_VERSION}; export the shards again.")
+        manifest = msgspec.json.decode(data, type=Manifest)
     except FileNotFoundError:
         raise UserError(f"{folder} holds no exported shards; run python -m device_bridge export first.") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error}); export the shards elsewhere.") from error
     except msgspec.DecodeError as error:
         raise UserError(f"{path} is damaged ({error}); export the shards again.") from error
-    if manifest.version != MANIFEST_VERSION:
-        raise UserError(f"{path} is of version {manifest.version}, not {MANIFEST_VERSION}; export the shards again.")
     return manifest
 
 

@@ -263,10 +263,10 @@ class Studio:
     # Devices and plans
 
     def devices(self) -> list[DeviceCard]:
-        """The connected devices, the oldest first."""
+        """The connected devices: this machine's own, then paired ones, the oldest first."""
 
         async def look() -> list[DeviceCard]:
-            return [_card(device) for device in self.hub.devices.values()]
+            return [_card(device) for device in self.hub.in_order()]
 
         return self._call(look())
 

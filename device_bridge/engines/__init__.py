@@ -5,9 +5,11 @@ To add one, write a file and name it in :data:`ENGINES`.
 
 import functools
 import logging
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import torch
 
 from device_bridge.engines.speed import step_seconds
@@ -62,24 +64,33 @@ def _is_there(folder: Path, editor: Editor) -> bool:
     return True
 
 
-def _torch(editor: Editor, progress: Progress) -> Executor:
+def _torch(editor: Editor, progress: Progress, soc: int | None) -> Executor:
     return TorchExecutor()
 
 
-def _onnxruntime_cpu(editor: Editor, progress: Progress) -> Executor:
+def _onnxruntime_cpu(editor: Editor, progress: Progress, soc: int | None = None) -> Executor:
     try:
         from device_bridge.engines.onnx import OnnxExecutor
     except ImportError as error:
         raise UserError(f"{error.name} is not installed; install it, or use --engine torch-cpu.") from error
-    return OnnxExecutor(
-        exported(editor, progress),
-        fingerprint=editor.fingerprint,
-        fallback=TorchExecutor(),
-        threads=torch.get_num_threads(),
-    )
+
+    def load() -> OnnxExecutor:
+        return OnnxExecutor(
+            exported(editor, progress),
+            fingerprint=editor.fingerprint,
+            fallback=TorchExecutor(),
+            threads=torch.get_num_threads(),
+        )
+
+    executor = load()
+    if any(each.reason for each in executor.placements):  # damaged since they were written: they were tested then
+        log.warning("%s; exporting the shards anew.", next(each.reason for each in executor.placements if each.reason))
+        shutil.rmtree(executor.folder, ignore_errors=True)
+        executor = load()
+    return executor
 
 
-def _qnn(editor: Editor, progress: Progress, *, emulator: bool) -> Executor:
+def _qnn(editor: Editor, progress: Progress, soc: int | None, *, emulator: bool) -> Executor:
     try:
         from device_bridge.engines.qnn import QnnExecutor
     except ImportError as error:
@@ -89,10 +100,11 @@ def _qnn(editor: Editor, progress: Progress, *, emulator: bool) -> Executor:
         fingerprint=editor.fingerprint,
         fallback=_onnxruntime_cpu(editor, progress),
         emulator=emulator,
+        soc=soc,
     )
 
 
-ENGINES: dict[str, Callable[[Editor, Progress], Executor]] = {
+ENGINES: dict[str, Callable[[Editor, Progress, int | None], Executor]] = {
     "torch-cpu": _torch,
     "onnxruntime-cpu": _onnxruntime_cpu,
     "qnn-htp": functools.partial(_qnn, emulator=False),
@@ -100,36 +112,37 @@ ENGINES: dict[str, Callable[[Editor, Progress], Executor]] = {
 }
 
 
-def new_executor(name: str, editor: Editor, progress: Progress = lambda done: None) -> Executor:
+def new_executor(name: str, editor: Editor, progress: Progress = lambda done: None, soc: int | None = None) -> Executor:
     """The engine of that name; ``auto`` is the NPU where there is one, else the faster engine of the CPU.
 
-    Raises UserError.
+    ``soc`` is QAIRT's number of this machine's SoC, where it cannot be found out. Raises UserError.
     """
     if name != AUTO:
         if name not in ENGINES:
             raise UserError(f"There is no engine {name!r}; there are {AUTO}, {', '.join(ENGINES)}.")
-        return ENGINES[name](editor, progress)
-    return _best(editor, progress)
+        return ENGINES[name](editor, progress, soc)
+    return _best(editor, progress, soc)
 
 
 def report(editor: Editor, executor: Executor) -> EngineReport:
     """What people are told about an engine, with its speed measured here."""
     seconds = step_seconds(editor, {"it": executor}, BLOCKS_PER_SHARD, rounds=REPORT_ROUNDS)["it"]
-    return EngineReport(
-        name=executor.name,
-        provider=getattr(executor, "provider", ""),
-        placements=list(getattr(executor, "placements", [])),
-        active_step_s=seconds.active_s,
-        full_step_s=seconds.full_s,
-    )
+    measured = EngineReport("", active_step_s=seconds.active_s, full_step_s=seconds.full_s)
+    return renewed(measured, executor)
 
 
-def _best(editor: Editor, progress: Progress) -> Executor:
+def renewed(told: EngineReport, executor: Executor) -> EngineReport:
+    """A report with where shards run by now, which changes when one fails in the middle of an edit."""
+    provider, placements = getattr(executor, "provider", ""), getattr(executor, "placements", [])
+    return msgspec.structs.replace(told, name=executor.name, provider=provider, placements=list(placements))
+
+
+def _best(editor: Editor, progress: Progress, soc: int | None) -> Executor:
     try:
         from device_bridge.engines.qnn_provider import has_npu
 
         if has_npu():
-            return _qnn(editor, progress, emulator=False)
+            return _qnn(editor, progress, soc, emulator=False)
     except (ImportError, UserError) as error:
         log.warning("The NPU cannot be used: %s", error)
     plain = TorchExecutor()

@@ -19,6 +19,8 @@ from sakura.runtime.engine import Executor, Product, ShardKv
 
 log = logging.getLogger(__name__)
 
+MAX_BUCKETS = 6  # that a shard keeps a session for
+
 
 class OnnxExecutor:
     """Shards on ONNX Runtime's CPU provider. ``fallback`` runs what it cannot."""
@@ -84,8 +86,12 @@ class OnnxExecutor:
         return MAX_ERROR[self.manifest.precision]
 
     def _move(self, shard: ShardFile, reason: str) -> None:
-        resolved = getattr(self._fallback, "requested", "torch-cpu")
+        resolved = self._fallback.resolved(shard.first)
         self._placements[shard.first] = Placement(shard.first, shard.last, self.requested, resolved, reason[:400])
+
+    def resolved(self, first: int) -> str:
+        placement = self._placements.get(first)
+        return placement.resolved if placement else self._fallback.resolved(first)
 
     def _run(self, shard: ShardFile, given: dict[str, np.ndarray]) -> list[np.ndarray]:
         """Outputs of a shard, float32 and without padding, for inputs of any counts."""
@@ -94,6 +100,8 @@ class OnnxExecutor:
         session = self._sessions.get((shard.first, bucket))
         if session is None:
             session = self._sessions[shard.first, bucket] = self.open(shard, bucket)
+            while len(self._sessions) > MAX_BUCKETS * len(self._shards):
+                del self._sessions[next(iter(self._sessions))]
         if self.manifest.padded:
             given = padded(given, counts, bucket)
         results = session.run(

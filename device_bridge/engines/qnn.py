@@ -56,7 +56,8 @@ class QnnExecutor(OnnxExecutor):
         self._devices = (devices if emulator else npus)[:1]
         self.requested = "qnn-htp-emulator" if emulator else "qnn-htp"
         self.label = "QNN, HTP emulator" if emulator else "QNN, HTP"
-        self.soc = soc or soc_model() or DEFAULT_SOC_MODEL
+        # The emulator stands for a common one; a real one that is not known is better not guessed.
+        self.soc = soc or soc_model() or (DEFAULT_SOC_MODEL if emulator else None)
         if not read_manifest(folder, fingerprint).padded:
             raise UserError(f"The shards in {folder} are for the CPU; export them with --padded for an NPU.")
         self._options = configured(self.soc)
@@ -83,11 +84,11 @@ class QnnExecutor(OnnxExecutor):
         return open_session(self.folder / shard.file, shard, bucket, self._devices, self._options, context)
 
 
-def context_path(folder: Path, soc: int, shard: ShardFile, bucket: Counts) -> Path:
+def context_path(folder: Path, soc: int | None, shard: ShardFile, bucket: Counts) -> Path:
     """Where the binary of a shard is kept. It is good for one SoC and one version of QAIRT, which nothing checks."""
     release = importlib.metadata.version("onnxruntime-qnn")
     name = f"{Path(shard.file).stem}-P{bucket.picture}-R{bucket.cached}.onnx"
-    return folder / f"soc-{soc}-qnn-{release}" / name
+    return folder / f"soc-{soc or 'unknown'}-qnn-{release}" / name
 
 
 def compile_for(folder: Path, soc: int) -> list[Path]:

@@ -51,20 +51,19 @@ def soc_model() -> int | None:
     return next((number for name, number in SOC_MODELS.items() if name in told), None)
 
 
-def configured(soc: int) -> dict[str, str]:
+def configured(soc: int | None) -> dict[str, str]:
     """The provider's options, the same for the whole process. Raises UserError on other ones than before."""
     import onnxruntime_qnn
 
     options = {
         "backend_path": onnxruntime_qnn.get_qnn_htp_path(),
-        "soc_model": str(soc),
         "enable_htp_fp16_precision": "1",
+        **({"soc_model": str(soc)} if soc else {}),
     }
     with _lock:
         if _configured and _configured != options:
-            raise UserError(
-                f"QNN runs for SoC model {_configured['soc_model']} in this process already; use one a process."
-            )
+            before = _configured.get("soc_model", "unknown")
+            raise UserError(f"QNN runs for SoC model {before} in this process already; use one a process.")
         _configured.update(options)
     return options
 

@@ -80,6 +80,10 @@ class Executor(Protocol):
         """How it multiplies the factors of a cache, if not as numpy does."""
         ...
 
+    def resolved(self, first: int) -> str:
+        """The name of the engine that really runs the shard whose first block this is."""
+        ...
+
     def run(self, state: EditState, blocks: range, kv: ShardKv | None) -> None:
         """Run blocks of the step begun: on the active tokens with ``kv``, or on all tokens without."""
         ...
@@ -90,6 +94,9 @@ class TorchExecutor:
 
     name = "torch, CPU"
     product: Product | None = None
+
+    def resolved(self, first: int) -> str:
+        return "torch-cpu"
 
     def run(self, state: EditState, blocks: range, kv: ShardKv | None) -> None:
         if kv is None:

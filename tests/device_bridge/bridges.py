@@ -53,11 +53,12 @@ class Bridge:
         pairing_code: str = "",
         on_token: Callable[[str], None] = lambda token: None,
         tls: ssl.SSLContext | None = None,
+        engine: Callable[[], EngineReport] | None = None,
     ) -> AsyncIterator["asyncio.Task[None]"]:
         """A device of the tiny model; ``url`` where it does not connect to the hub itself."""
         async with device_of(self.editor) as device:
             agent = Agent(
-                device, url or self.hub.url, token, pairing_code=pairing_code, on_token=on_token, tls=tls, engine=None
+                device, url or self.hub.url, token, pairing_code=pairing_code, on_token=on_token, tls=tls, engine=engine
             )
             task = asyncio.create_task(agent.run())
             try:

@@ -17,12 +17,13 @@ import tempfile
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest.mock import patch
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent.parent)]
 
 import msgspec
-from bridges import Bridge, ignore
+from bridges import ENGINE, Bridge, ignore
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
@@ -30,12 +31,13 @@ from worlds import cloud_of, tiny_model, until, url_of, write_tiny_templates
 
 from device_bridge.agent import RejectedError
 from device_bridge.hub import QUICK_PROBES, Hub
-from device_bridge.protocol import decode_from_device, decode_to_device
+from device_bridge.protocol import EngineReport, Placement, decode_from_device, decode_to_device
 from sakura.backbone.editor import Editor
 from sakura.cache.store import CacheStore
 from sakura.errors import UserError
 from sakura.events import AnyEvent, StepFinished
 
+MOVED = EngineReport("none", placements=[Placement(0, 2, "qnn-htp", "torch-cpu", "it failed")])
 TRANSCRIPT = HERE / "transcript.jsonl"
 
 
@@ -92,8 +94,12 @@ async def _converse(bridge: Bridge, url: str) -> None:
     hub = bridge.hub
     tokens: list[str] = []
     code = hub.pairing.new_code().code
-    async with bridge.agent("", url=url, pairing_code=code, on_token=tokens.append):
-        await until(lambda: bool(hub.devices) and hub.device(None).clock is not None)
+    engines = [ENGINE]
+    with patch("device_bridge.agent.STATUS_S", 0.1):
+        async with bridge.agent("", url=url, pairing_code=code, on_token=tokens.append, engine=lambda: engines[-1]):
+            await until(lambda: bool(hub.devices) and hub.device(None).clock is not None)
+            engines.append(MOVED)
+            await until(lambda: hub.device(None).engine == MOVED)
     await until(lambda: not hub.devices)
     async with bridge.agent(tokens[0], url=url) as agent:
         device = await bridge.device()

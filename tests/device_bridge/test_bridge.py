@@ -16,6 +16,8 @@ from device_bridge.protocol import (
     VERSION,
     Accepted,
     DeviceHello,
+    EngineReport,
+    Placement,
     Rejected,
     RunEvents,
     decode_from_device,
@@ -47,6 +49,36 @@ def test_edit_over_the_bridge(play: Play) -> None:
             again = (await bridge.run(bridge.job("second"), device, ignore))[-1]
             assert isinstance(again, RunFinished)
             np.testing.assert_array_equal(from_png(again.picture_png), from_png(finished.picture_png))
+
+    play(scenario)
+
+
+def test_a_shard_that_fails_is_told_of(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("device_bridge.agent.STATUS_S", 0.05)
+    moved = EngineReport("NPU", placements=[Placement(0, 2, "qnn-htp", "onnxruntime-cpu", "it failed")])
+    now = [EngineReport("NPU", placements=[Placement(0, 2, "qnn-htp", "qnn-htp")])]
+
+    async def scenario(bridge: Bridge) -> None:
+        async with bridge.agent(engine=lambda: now[0]):
+            device = await bridge.device()
+            assert device.engine == now[0]
+            now[0] = moved
+            await until(lambda: device.engine == moved)
+
+    play(scenario)
+
+
+def test_this_machines_own_device_comes_first_and_names_are_plain(play: Play) -> None:
+    async def scenario(bridge: Bridge) -> None:
+        code = bridge.hub.pairing.new_code().code
+        async with connect(bridge.hub.url, proxy=None) as early, connect(bridge.hub.url, proxy=None) as own:
+            await early.send(encode(DeviceHello([VERSION], "\u202eenohp", ENGINE, pairing_code=code)))
+            await until(lambda: len(bridge.hub.devices) == 1)
+            assert bridge.hub.device(None).name == "enohp"
+            await own.send(encode(DeviceHello([VERSION], "\u200b", ENGINE, TOKEN)))
+            await until(lambda: len(bridge.hub.devices) == 2)
+            assert [device.name for device in bridge.hub.in_order()] == ["Device", "enohp"]
+            assert bridge.hub.device(None).name == "Device"
 
     play(scenario)
 

@@ -144,7 +144,8 @@ def test_a_shard_that_computes_something_else_runs_on_torch(tiny_editor: Editor,
     [
         (None, "holds no exported shards"),
         (b"{", "is damaged"),
-        (b'{"version": 99}', "is damaged"),
+        (b'{"version": 1}', "is damaged"),
+        (b'{"version": 99}', "is of version 99"),
     ],
 )
 def test_folders_that_are_no_use_are_refused(tmp_path: Path, manifest: bytes | None, sentence: str) -> None:
@@ -198,11 +199,24 @@ def test_where_shards_cannot_be_written_torch_runs(
     assert new_executor("auto", tiny_editor).name == "torch, CPU"
 
 
+def test_kept_shards_that_are_damaged_are_written_anew(
+    tiny_editor: Editor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: Path
+) -> None:
+    monkeypatch.setenv("SAKURA_HOME", str(tmp_path))
+    kept = tmp_path / "shards" / f"{tiny_editor.fingerprint[:16]}-cpu"
+    shutil.copytree(shards, kept)
+    file = kept / read_manifest(kept, tiny_editor.fingerprint).shards[0].file
+    file.write_bytes(file.read_bytes()[:1000])
+    assert new_executor("onnxruntime-cpu", tiny_editor).name == "ONNX Runtime, CPU"
+    assert file.stat().st_size > 1000
+
+
 def test_speed_is_measured_for_all_in_turns(tiny_editor: Editor) -> None:
     ran: list[tuple[str, bool]] = []
 
     class Watched:
         product = None
+        resolved = TorchExecutor.resolved
 
         def __init__(self, name: str) -> None:
             self.name = name

@@ -165,7 +165,7 @@ def test_hubs_half_is_understood_by_an_agent(play: Play) -> None:
         tokens: list[str] = []
         async with desk_of(play_hub) as url:
             device = Device(bridge.editor, "Phone")
-            agent = Agent(device, url, pairing_code=hello.pairing_code, on_token=tokens.append, engine=ENGINE)
+            agent = Agent(device, url, pairing_code=hello.pairing_code, on_token=tokens.append, engine=lambda: ENGINE)
             rejected = LINES[-1].decoded()
             assert isinstance(rejected, Rejected)
             with pytest.raises(RejectedError) as refused:
@@ -187,7 +187,7 @@ def test_transcript_can_be_recorded_anew(tmp_path: Path, home: Path) -> None:
     def outline(each: list[Line]) -> list[tuple[int, str, str]]:
         """Who said what, without what comes at times of its own."""
         told = [(line.connection, line.sender, type(line.decoded()).__name__) for line in each]
-        free = ("ClockProbe", "ClockReply", "DeviceStatus", "Preparing", "RunEvents")
+        free = ("ClockProbe", "ClockReply", "DeviceStatus", "EngineChanged", "Preparing", "RunEvents")
         return [each for each in told if each[2] not in free]
 
     assert outline([msgspec.json.decode(line, type=Line) for line in lines]) == outline(LINES)

@@ -84,7 +84,7 @@ def test_the_profile_is_the_changed_one() -> None:
 
     Scales(work).ask("page", question(changed={"npu_tflops": 9}), 0, 5)
     assert seen[0] == 9
-    with pytest.raises(UserError, match="must be a number from 0.000001 to 1,000,000"):
+    with pytest.raises(UserError, match=r"must be a number from 0\.000001 to 1,000,000"):
         Scales(work).ask("page", question(changed={"npu_tflops": -9}), -1, 0)
 
 
