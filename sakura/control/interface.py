@@ -33,6 +33,7 @@ class StreamState:
     begun: int = 0
     free_s: float = 0.0
     decided: int = 0
+    read_s_per_byte: float = 0.0  # reading ahead, as measured so far
     measured: bool = False  # whether this edit has measured its network yet
     requested: set[int] = dataclasses.field(default_factory=set)
     arrived: set[int] = dataclasses.field(default_factory=set)

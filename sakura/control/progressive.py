@@ -27,20 +27,22 @@ ORDER_S = 0.001
 # What a shard should not lose more than, if that takes no longer than so many shards take to execute: where nothing can
 # hide a transfer, a little waiting spares the picture much.
 WORTH_SENDING = 0.1
-WORTH_SHARDS = 3
+WORTH_SHARDS = 2
 QUICK_SHARDS = 0.25  # what arrives in so much of a shard's time is waited for without a thought
 HORIZON_STEPS = 4  # so far ahead it is seen to that what shards cannot do without will be there in time
 AHEAD_SHARDS = 2  # a shard is decided at the latest so long before execution comes to it
 
 
-def least_worth_sending(rungs: Sequence[Rung], predicted_mbps: float, shard_s: float) -> Rung:
+def least_worth_sending(
+    rungs: Sequence[Rung], predicted_mbps: float, shard_s: float, read_s_per_byte: float = 0.0
+) -> Rung:
     """The coarsest rung that keeps most of what matters, or the coarsest of all if that one takes too long.
 
-    A finer one where it costs next to no time.
+    A finer one where it costs next to no time. Reading overlaps the transfer, so the slower of the two counts.
     """
 
     def transfer_s(rung: Rung) -> float:
-        return 8e-6 * rung.size_bytes / predicted_mbps
+        return rung.size_bytes * max(8e-6 / predicted_mbps, read_s_per_byte)
 
     worth = next((rung for rung in rungs if rung.distortion <= WORTH_SENDING), rungs[-1])
     least = worth if transfer_s(worth) <= WORTH_SHARDS * shard_s else rungs[0]
@@ -130,7 +132,8 @@ class ProgressiveController:
 
     def _least(self, state: StreamState, shard: int) -> Rung:
         """What a shard waits for: little, unless the network is so fast that more costs next to nothing."""
-        return least_worth_sending(state.ladder(shard).rungs, state.predicted_mbps, state.shard_s)
+        rungs = state.ladder(shard).rungs
+        return least_worth_sending(rungs, state.predicted_mbps, state.shard_s, state.read_s_per_byte)
 
     def _spare_s(self, state: StreamState) -> float | None:
         """How long the link may do something else before a shard would be late; None if all are decided."""

@@ -172,8 +172,11 @@ class Pipeline:
             if shard <= self._executed + ahead and reception.is_there(shard):
                 await self._rebuild(shard)
             elif reception.unread:
-                ahead_of_need = list(reception.unread)[:READ_SEGMENTS]
-                await self._damaged_or(self.run.read({key: reception.unread.pop(key) for key in ahead_of_need}))
+                segments = {key: reception.unread.pop(key) for key in list(reception.unread)[:READ_SEGMENTS]}
+                began_s = self.clock.now()
+                await self._damaged_or(self.run.read(segments))
+                seconds = (self.clock.now() - began_s) / max(1, state.bytes_of(segments))
+                state.read_s_per_byte += (seconds - state.read_s_per_byte) / 2
             else:
                 await self._changed.wait()
 
@@ -181,9 +184,15 @@ class Pipeline:
         state, unread = self.state, self.reception.unread
         self._update_state()
         spare_s = state.needed_s(shard) - state.reconstruct_s - state.now_s
-        # Reading takes time, too: a shard that execution waits for is read as far as it must be, the rest later.
-        wanted = state.ladder(shard).order if spare_s > 0 else self.reception.least[shard]
-        segments = {segment: unread.pop(segment) for segment in wanted if segment in unread}
+        # Reading takes time, too: beyond what a shard must have, only as much is read as there is time for.
+        segments = {segment: unread.pop(segment) for segment in self.reception.least[shard] if segment in unread}
+        left_s = spare_s
+        for segment in state.ladder(shard).order:
+            left_s -= state.read_s_per_byte * state.segment_bytes[segment] if segment in unread else 0.0
+            if left_s < 0:
+                break
+            if segment in unread:
+                segments[segment] = unread.pop(segment)
         self._tell_use(shard, spare_s)
         kv, span = await self._damaged_or(self.run.reconstruct(shard, segments))
         state.reconstruct_s = (state.reconstruct_s + span.end - span.start) / 2
@@ -293,13 +302,14 @@ class Pipeline:
     def _reason_against_step(self, shard: int) -> str | None:
         """Whether computing the rest of a step is quicker than using the cache and being stuck in the middle of it.
 
-        Only while the step is being computed in full, or has not begun: then computing costs nothing twice.
+        Only while the step is being computed in full, or has not begun: then computing costs nothing twice. And only
+        once the network was measured: before, the estimate is of another edit or of none.
         """
         state, reception = self.state, self.reception
         per_step = state.geometry.shards_per_step
         rest = range(shard, shard - shard % per_step + per_step)
         missing = [each for each in rest if not reception.is_there(each)]
-        if self.patient or not missing or self._first_local(shard) != shard:
+        if self.patient or not missing or not state.measured or self._first_local(shard) != shard:
             return None
         self._update_state()
         with_cache_s = 0.0
