@@ -44,7 +44,9 @@ def ask_for_code(panel: Locator) -> tuple[str, str]:
     """The code that the panel shows, and the hub's address."""
     panel.get_by_role("button", name="Pair a device").click()
     shown = panel.locator("[data-part=code]")
+    expect(shown).to_be_visible()
     expect(shown).to_have_text(re.compile("^[A-Z2-9]{6}$"))
+    expect(panel.locator("code").first).to_contain_text(shown.text_content() or "no code")
     command = panel.locator("code").first.text_content() or ""
     found = re.fullmatch(r"python -m device_bridge agent --connect (ws://\S+) --pair (\w{6})", command)
     assert found
